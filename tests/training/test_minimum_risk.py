@@ -23,11 +23,12 @@ from translate.cli.train import check
 from translate.data.batching import Batch, collate
 from translate.data.tokenizer import Tokenizer, Tokenizers, train_tokenizer
 from translate.errors import UserError
+from translate.extras.minimum_risk import MinimumRisk
 from translate.inference import bundle
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
 from translate.search import build
-from translate.training.objectives import CrossEntropy, MinimumRisk
+from translate.training.objectives import CrossEntropy
 from translate.training.resources import NONE
 from translate.training.run import train
 from translate.training.settings import MinimumRiskConfig, TrainingConfig
@@ -280,7 +281,7 @@ def test_a_step_learns_the_risk_too(
     task = TranslationTask(
         model, label_smoothing=0.1, r_drop=0.0, word_dropout=0.0, compiler=None, packed_from=NONE,
         guidance=None, optimizer=options.optimizer, schedule=options.schedule,
-        total_steps=9, seed=1, minimum_risk=risk,
+        total_steps=9, seed=1, mix=risk.mix,
     ).eval()  # fmt: skip
     monkeypatch.setattr(TranslationTask, "trainer", SimpleNamespace(global_step=3))
     monkeypatch.setattr(task, "log", lambda *_, **__: None)

@@ -7,7 +7,6 @@ import json
 import logging
 import math
 import os
-import platform
 import re
 import signal
 import sys
@@ -20,7 +19,6 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import translate
@@ -28,22 +26,25 @@ from translate.data.corpus import prepare
 from translate.errors import UserError
 from translate.training import callbacks, records
 from translate.training import run as run_module
-from translate.training.callbacks import lasting
-from translate.training.checkpoints import AtomicCheckpointIO, LastCheckpoint
+from translate.training.checkpoints import AtomicCheckpointIO
 from translate.training.objectives import CrossEntropy, RDrop
 from translate.training.resources import NONE
 from translate.training.run import Interrupted, train
 from translate.training.settings import TrainingConfig
 from translate.training.step import RunningMeans, TranslationTask
-from translate.training.trainer import build_trainer, quieten_lightning
 
 Config = Callable[..., dict[str, Any]]
 REGULARISED = ("trainer.r_drop=2.0", "trainer.word_dropout=0.2")
+QUICK = ("trainer.samples=0", "trainer.validation_sentences=2")
+
+
+def column(run: Path, name: str) -> dict[int, str]:
+    with (run / "metrics.csv").open(newline="") as file:
+        return {int(row["step"]): row[name] for row in csv.DictReader(file) if row[name]}
 
 
 def losses(run: Path) -> dict[int, str]:
-    with (run / "metrics.csv").open(newline="") as file:
-        return {int(r["step"]): r["train/loss"] for r in csv.DictReader(file) if r["train/loss"]}
+    return column(run, "train/loss")
 
 
 def weights(run: Path) -> dict[str, Any]:
@@ -66,8 +67,10 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int, number: int) -> Non
 @pytest.mark.usefixtures("pictures")
 def test_a_finished_run_has_everything_and_translates(config: Config, tmp_path: Path) -> None:
     run, listening = tmp_path / "run", list(logging.getLogger().handlers)
+    handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     best = train(config(), run)
     assert logging.getLogger().handlers == listening  # what comes after is no part of its log
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
     assert records.run_status(run) == "finished"
     assert records.read(run)["dev_bleu"] == best
     assert {path.name for path in run.iterdir()} >= {
@@ -82,6 +85,12 @@ def test_a_finished_run_has_everything_and_translates(config: Config, tmp_path: 
     assert json.loads((run / "provenance.json").read_text())["steps"] == 12
     translator = translate.load(run, device="cpu")
     assert len(translator.translate(["der Hund schläft .", ""])) == 2
+    saved = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)
+    averaged, trained = saved["averaged_weights"], saved["state_dict"]
+    assert averaged.keys() == trained.keys()
+    for name, weight in translator.model.state_dict().items():
+        assert torch.equal(weight, averaged[f"model.{name}"])
+        assert not torch.equal(weight, trained[f"model.{name}"])
 
 
 @pytest.mark.parametrize(
@@ -113,16 +122,6 @@ def test_interrupted_twice_equals_never_interrupted(
     assert different == []
 
 
-def test_sentences_that_the_model_cannot_read_are_told_before_training(
-    config: Config, tmp_path: Path
-) -> None:
-    learned = ("model.positions=learned", "model.max_positions=9")
-    message = r"of train has \d+ pieces.* 9 positions: set model\.max_positions=\d+ or more"
-    with pytest.raises(UserError, match=message):
-        train(config(*learned), tmp_path / "run")
-    assert not (tmp_path / "run" / "checkpoints").exists()
-
-
 def test_a_validation_tells_its_loss_and_whether_it_is_the_best(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,32 +136,16 @@ def test_a_validation_tells_its_loss_and_whether_it_is_the_best(
     )
     judged = ["the best so far", "best 4.00", "the best so far"]
     assert [line[:2] for line in told] == [*zip("123", judged, strict=True)]
-    with (run / "metrics.csv").open(newline="") as file:
-        logged = [float(row["dev/loss"]) for row in csv.DictReader(file) if row["dev/loss"]]
+    logged = [*map(float, column(run, "dev/loss").values())]
     assert [float(line[2]) for line in told] == pytest.approx(logged, abs=6e-4)
     assert [float(line[3]) for line in told] == pytest.approx([*map(math.exp, logged)], rel=1e-3)
 
 
 def test_the_last_steps_are_reported_too(config: Config, tmp_path: Path) -> None:
-    run, short = tmp_path / "run", ("trainer.log_every=5", "trainer.samples=0")
-    train(config(*short), run)
-    assert sorted(losses(run)) == [4, 9, 11]
-    assert re.search(r"step 12/12  loss .*  0 s left", (run / "train.log").read_text())
-
-
-@pytest.mark.parametrize(
-    ("seconds", "told"),
-    [
-        (9.4, "9 s"),
-        (89, "89 s"),
-        (91, "2 min"),
-        (660, "11 min"),
-        (7500, "2 h 05 min"),
-        (273_600, "3 d 04 h"),
-    ],
-)
-def test_an_estimate_is_told_in_few_digits(seconds: float, told: str) -> None:
-    assert lasting(seconds) == told
+    run = tmp_path / "run"
+    train(config("trainer.log_every=3", "trainer.max_steps=5", *QUICK), run)
+    assert sorted(losses(run)) == [2, 4]
+    assert re.search(r"step 5/5  loss .*  0 s left", (run / "train.log").read_text())
 
 
 # what changes the model of `MODELS` that is named
@@ -226,12 +209,12 @@ def test_eight_sentences_are_learnt(config: Config, tmp_path: Path, model: str) 
 
 def test_a_run_goes_on_only_under_its_own_configuration(config: Config, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    train(config("trainer.max_steps=3"), run)
+    train(config("trainer.max_steps=1", *QUICK), run)
     with pytest.raises(UserError, match=r"optimizer\.learning_rate: 0\.001 → 0\.5"):
-        train(config("trainer.max_steps=4", "optimizer.learning_rate=0.5"), run)
-    train(config("trainer.max_steps=5", "trainer.samples=1"), run)
-    assert sorted(losses(run)) == [0, 1, 2, 3, 4]
-    assert records.read(run)["steps"] == 5
+        train(config("trainer.max_steps=2", *QUICK, "optimizer.learning_rate=0.5"), run)
+    train(config("trainer.max_steps=2", *QUICK, "trainer.samples=1"), run)
+    assert sorted(losses(run)) == [0, 1]
+    assert records.read(run)["steps"] == 2
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(
@@ -246,10 +229,10 @@ def test_a_loss_that_is_not_finite_stops_the_run(
         )
 
     monkeypatch.setattr(TranslationTask, "losses", poisoned)
-    with pytest.raises(UserError, match=r"loss is nan at step 8 .*optimizer\.learning_rate"):
+    with pytest.raises(UserError, match=r"loss is not finite at step 8 .*optimizer\.learning_rate"):
         train(config(), tmp_path / "run")
     *_, end = (tmp_path / "run" / "train.log").read_text().splitlines()
-    assert "ended: the loss is nan at step 8" in end
+    assert "ended: the loss is not finite at step 8" in end
     record = json.loads((tmp_path / "run" / "not_finite.json").read_text())
     assert record["step"] == 8
     assert 0 < len(set(record["pairs"])) == len(record["pairs"]) <= 300
@@ -282,9 +265,7 @@ def test_a_gradient_that_is_not_finite_stops_the_run_at_its_own_step(
     record = json.loads((run / "not_finite.json").read_text())
     assert (record["step"], record["gradient"], record["pairs"]) == (8, "inf", taken[7])
     assert len(record["source"]) == len(record["target"]) == len(record["pairs"])
-    with (run / "metrics.csv").open(newline="") as file:
-        norms = [float(row["train/gradient_norm"] or 1) for row in csv.DictReader(file)]
-    assert all(norm > 0 for norm in norms)
+    assert all(float(norm) > 0 for norm in column(run, "train/gradient_norm").values())
 
 
 def test_a_gpu_whose_memory_is_full_is_told_with_what_to_do(
@@ -331,19 +312,13 @@ def test_an_attempt_without_a_checkpoint_leaves_nothing_to_the_next(
 ) -> None:
     run = tmp_path / "run"
     broken = ("optimizer.learning_rate=1e30", "trainer.gradient_clip=0", "schedule.warmup_steps=1")
-    with pytest.raises(UserError, match=r"not finite|loss is nan") as told:
+    with pytest.raises(UserError, match=r"not finite") as told:
         train(config("trainer.log_every=1", *broken), run)
     assert "the last checkpoint is intact" not in str(told.value)
     assert losses(run)
     train(config("trainer.max_steps=3", "trainer.log_every=3"), run)
     assert list(losses(run)) == [2]
     assert not (run / "not_finite.json").exists()
-
-
-def test_handlers_are_given_back(config: Config, tmp_path: Path) -> None:
-    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    train(config("trainer.max_steps=1"), tmp_path / "run")
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
 @pytest.mark.usefixtures("pictures")
@@ -362,12 +337,12 @@ def test_tensorboard_shows_losses_samples_and_attention(config: Config, tmp_path
 
 def test_a_plateau_of_dev_bleu_lowers_the_learning_rate(config: Config, tmp_path: Path) -> None:
     # next to nothing is learned: BLEU never rises above that of the first of three validations
-    tiny = config("optimizer.learning_rate=1e-6", "trainer.validate_every=4", "trainer.samples=0")
+    tiny = config("optimizer.learning_rate=1e-6", "trainer.validate_every=1",
+                  "trainer.max_steps=3", *QUICK)  # fmt: skip
     tiny["schedule"] = {"kind": "plateau", "factor": 0.1, "patience": 1}
     train(tiny, tmp_path / "run")
-    with (tmp_path / "run" / "metrics.csv").open(newline="") as file:
-        rates = [float(r["learning_rate"]) for r in csv.DictReader(file) if r["learning_rate"]]
-    assert rates == pytest.approx([1e-6] * 8 + [1e-7] * 4)
+    rates = [*map(float, column(tmp_path / "run", "learning_rate").values())]
+    assert rates == pytest.approx([1e-6] * 2 + [1e-7])
 
 
 @pytest.mark.parametrize(
@@ -379,7 +354,7 @@ def test_a_run_that_ends_early_keeps_its_last_step(
     run = tmp_path / "run"
     # a learning rate of next to nothing: BLEU does not rise, patience ends
     options = ("optimizer.learning_rate=1e-12", "trainer.validate_every=2", "trainer.max_steps=50",
-               "trainer.samples=0")  # fmt: skip
+               *QUICK)  # fmt: skip
     train(config(*options, early), run)
     saved = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
     assert 0 < saved["global_step"] == records.read(run)["steps"] < 50
@@ -430,7 +405,7 @@ def test_each_call_that_goes_on_is_recorded(
     run = tmp_path / "run"
     for steps in (1, 2, 2, 3):
         monkeypatch.setattr(sys, "argv", ["translate", "train", f"trainer.max_steps={steps}"])
-        train(config(f"trainer.max_steps={steps}", "trainer.samples=0"), run)
+        train(config(f"trainer.max_steps={steps}", *QUICK), run)
     record = records.read(run)
     assert record["command"][-1] == "trainer.max_steps=1"
     told = [(call["step"], call["command"][-1]) for call in record["calls"]]
@@ -452,14 +427,14 @@ def test_what_a_run_has_used_is_recorded(
 
     monkeypatch.setattr(TranslationTask, "training_step", counting)
     run, seconds = tmp_path / "run", 0.0
-    for steps in (2, 6):
-        train(config(f"trainer.max_steps={steps}", "trainer.samples=0"), run)
+    for steps in (1, 3):
+        train(config(f"trainer.max_steps={steps}", *QUICK), run)
         record = records.read(run)
         assert {side: record[side] for side in read} == read
         assert record["seconds"] > seconds
         assert record["ended"] >= record["started"]
         seconds = record["seconds"]
-    assert record["best_step"] in (2, 6)
+    assert record["best_step"] in (1, 3)
     assert record["parameters"] == 25_088
     assert record["accelerator"] == ("gpu" if torch.cuda.is_available() else "cpu")
     assert record["threads"] == torch.get_num_threads()
@@ -488,7 +463,7 @@ def test_memory_is_given_back_now_and_then(
     given: list[int] = []
     monkeypatch.setattr(callbacks, "TIDIED", 5)
     monkeypatch.setattr(callbacks, "give_back_memory", lambda: given.append(1))
-    train(config(), tmp_path / "run")  # 12 steps, two validations
+    train(config(*QUICK), tmp_path / "run")  # 12 steps, two validations
     assert len(given) == 2 + 2
 
 
@@ -508,58 +483,30 @@ def test_the_best_validation_is_kept_and_patience_counts_from_it(
     assert (extra["dev_bleu"], extra["step"]) == (30, 2)
 
 
-def test_averaged_weights_are_shipped(config: Config, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    short = ("trainer.max_steps=3", "trainer.samples=0", "trainer.validation_sentences=2")
-    train(config(*short), run)
-    shipped = load_file(run / "bundle" / "model.safetensors")
-    saved = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
-    averaged, trained = saved["averaged_weights"], saved["state_dict"]
-    assert averaged.keys() == trained.keys()
-    assert all(torch.equal(w, averaged[f"model.{name}"]) for name, w in shipped.items())
-    assert not any(torch.equal(w, trained[f"model.{name}"]) for name, w in shipped.items())
-
-
 def test_more_patience_lets_a_run_go_on(
     config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = tmp_path / "run"
-    options = ("optimizer.learning_rate=1e-12", "trainer.validate_every=1", "trainer.samples=0")
+    options = ("optimizer.learning_rate=1e-12", "trainer.validate_every=1", *QUICK)
     remedy = "trainer.patience=null or a larger number"
     train(config(*options, "trainer.patience=1"), run)
     assert records.read(run)["steps"] == 2
-    assert "out of patience at step 2/12 (trainer.patience=1): best dev BLEU" in caplog.text
+    assert "out of patience at step 2/12: best dev BLEU" in caplog.text
     assert remedy not in caplog.text
     train(config(*options, "trainer.patience=1", "trainer.max_steps=24"), run)
     assert records.read(run)["steps"] == 2
     assert f"out of patience after step 2: to continue training, give {remedy}" in caplog.text
     train(config(*options, "trainer.patience=3"), run)
     assert records.read(run)["steps"] == 4
-    assert "out of patience at step 4/12 (trainer.patience=3)" in caplog.text
+    assert "out of patience at step 4/12" in caplog.text
     assert caplog.text.count(remedy) == 1
-
-
-def test_epochs_count_what_is_left_for_another_number_of_processes(
-    config: Config, tmp_path: Path
-) -> None:
-    last = tmp_path / "last.ckpt"
-    options = TrainingConfig.model_validate(
-        config("trainer.max_epochs=2", "trainer.max_steps=null")
-    )
-    batches = SimpleNamespace(epoch=lambda epoch: [[0]] * 12)
-
-    data = SimpleNamespace(batches=lambda: batches)
-    assert run_module.total_steps_of(options, data, last) == 24
-    state = {"global_step": 8, "SimpleNamespace": {"batches_done": 16}}  # of two processes
-    AtomicCheckpointIO().save_checkpoint(state, last)
-    assert run_module.total_steps_of(options, data, last) == 16
 
 
 def test_a_reported_loss_is_the_mean_over_the_tokens_since_the_last_report(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = config("trainer.accumulate=2", "trainer.log_every=3", "trainer.max_steps=6",
-                      "trainer.validate_every=4", "trainer.samples=0")  # fmt: skip
+                      "trainer.validate_every=4", *QUICK)  # fmt: skip
     whole, broken, seen = tmp_path / "whole", tmp_path / "broken", []
     original = RunningMeans.add
 
@@ -582,30 +529,12 @@ def test_a_reported_loss_is_the_mean_over_the_tokens_since_the_last_report(
     assert losses(broken) == losses(whole)
     expected, found = weights(whole), weights(broken)
     assert all(torch.equal(found[name], weight) for name, weight in expected.items())
-    other = tmp_path / "other"
-    with monkeypatch.context() as patch:
-        interrupt_at(patch, 5, signal.SIGTERM)  # in the third step, which is reported
-        with pytest.raises(Interrupted):
-            train(settings, other)
-    train(settings | {"trainer": settings["trainer"] | {"log_every": 2}}, other)
-    (total, count), (more, tokens) = seen[6:8]
-    of_fourth_step = (total + more) / (count + tokens)
-    assert float(losses(other)[3]) == pytest.approx(of_fourth_step, rel=1e-5)
 
 
-@pytest.mark.parametrize(("steps", "ends"), [(20, 20), (30, 24)])
-def test_of_steps_and_epochs_the_earlier_ends_a_run(
-    config: Config, tmp_path: Path, steps: int, ends: int
+def test_epochs_count_what_is_left_for_another_number_of_processes(
+    config: Config, tmp_path: Path
 ) -> None:
-    options = TrainingConfig.model_validate(
-        config("trainer.max_epochs=2", f"trainer.max_steps={steps}")
-    )
-    batches = SimpleNamespace(epoch=lambda epoch: [[0]] * 12)
-    data = SimpleNamespace(batches=lambda: batches)
-    assert run_module.total_steps_of(options, data, tmp_path / "last.ckpt") == ends
-
-
-def test_epochs_are_counted_no_further_than_needed(config: Config, tmp_path: Path) -> None:
+    """No further than the run goes."""
     drawn: list[int] = []
 
     def epoch(number: int) -> Iterator[list[int]]:
@@ -615,61 +544,39 @@ def test_epochs_are_counted_no_further_than_needed(config: Config, tmp_path: Pat
 
     data, last = SimpleNamespace(batches=lambda: SimpleNamespace(epoch=epoch)), tmp_path / "last"
 
-    def steps(*overrides: str) -> int:
+    def steps(epochs: int, most: int | None = None) -> int:
         drawn.clear()
-        return run_module.total_steps_of(
-            TrainingConfig.model_validate(config(*overrides)), data, last
-        )
+        ends = (f"trainer.max_epochs={epochs}", f"trainer.max_steps={most or 'null'}")
+        return run_module.total_steps_of(TrainingConfig.model_validate(config(*ends)), data, last)
 
-    assert steps("trainer.max_epochs=1000", "trainer.max_steps=20") == 20
+    assert steps(2) == 24
+    assert steps(2, 20) == 20
+    assert steps(2, 30) == 24
+    assert steps(1000, 20) == 20
     assert len(drawn) == 20
+    state: dict[str, Any] = {"batches_done": 16}  # of two processes
+    AtomicCheckpointIO().save_checkpoint({"global_step": 8, "SimpleNamespace": state}, last)
+    assert steps(2) == 16
     state = {"batches_done": 30, "epoch_begun": (2, 24)}
     AtomicCheckpointIO().save_checkpoint({"global_step": 30, "SimpleNamespace": state}, last)
-    assert steps("trainer.max_epochs=4", "trainer.max_steps=null") == 48
+    assert steps(4) == 48
     assert set(drawn) == {2, 3}
-    assert steps("trainer.max_epochs=4", "trainer.max_steps=40") == 40
-    assert steps("trainer.max_epochs=1", "trainer.max_steps=null") == 12
-
-
-def test_a_long_count_of_epochs_is_told(
-    config: Config,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    monkeypatch.setattr(run_module, "SOON", -1)
-    caplog.set_level("INFO")
-    options = TrainingConfig.model_validate(
-        config("trainer.max_epochs=5", "trainer.max_steps=null")
-    )
-    data = SimpleNamespace(batches=lambda: SimpleNamespace(epoch=lambda epoch: [[0]] * 12))
-    assert run_module.total_steps_of(options, data, tmp_path / "last.ckpt") == 60
-    assert caplog.text.count("counting the batches of 5 epochs takes about 0 s") == 1
-
-
-def test_the_learning_rate_of_a_step_is_the_one_it_was_taken_with(
-    config: Config, tmp_path: Path
-) -> None:
-    options = ("schedule.warmup_steps=4", "optimizer.learning_rate=1e-3", "trainer.max_steps=4")
-    train(config(*options, "trainer.validate_every=4"), tmp_path / "run")
-    with (tmp_path / "run" / "metrics.csv").open(newline="") as file:
-        rates = [float(r["learning_rate"]) for r in csv.DictReader(file) if r["learning_rate"]]
-    assert rates == pytest.approx([0.25e-3, 0.5e-3, 0.75e-3, 1e-3])
+    assert steps(4, 40) == 40
+    assert steps(1) == 12
 
 
 def test_a_run_that_goes_on_for_longer_takes_no_step_at_the_rate_of_its_end(
     config: Config, tmp_path: Path
 ) -> None:
-    """Which would be 0: a batch without a lesson."""
-    options = ("schedule.warmup_steps=2", "schedule.final=0", "trainer.log_every=1",
-               "trainer.validate_every=8", "trainer.samples=0")  # fmt: skip
-    longer, rates = tmp_path / "longer", []
+    """Which would be 0: a batch without a lesson. Reported are rates that steps were taken with."""
+    options = ("schedule=linear", "schedule.warmup_steps=2", "schedule.final=0",
+               "optimizer.learning_rate=1e-3", "trainer.validate_every=8", *QUICK)  # fmt: skip
+    longer = tmp_path / "longer"
     for steps in (4, 8):
-        train(config(*options, "schedule=linear", f"trainer.max_steps={steps}"), longer)
-    with (longer / "metrics.csv").open(newline="") as file:
-        rates = [float(r["learning_rate"]) for r in csv.DictReader(file) if r["learning_rate"]]
-    peak = config()["optimizer"]["learning_rate"]
-    assert rates[4:] == pytest.approx([peak * (8 - step) / 6 for step in (4, 5, 6, 7)], rel=1e-3)
+        train(config(*options, f"trainer.max_steps={steps}"), longer)
+    rates = [*map(float, column(longer, "learning_rate").values())]
+    assert rates[:4] == pytest.approx([0.5e-3, 1e-3, 1e-3, 0.5e-3])
+    assert rates[4:] == pytest.approx([1e-3 * (8 - step) / 6 for step in (4, 5, 6, 7)], rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -718,22 +625,6 @@ def test_a_step_has_the_objective_and_the_words_that_are_asked_for(
         assert not torch.equal(first, words)
 
 
-def test_a_gpu_that_is_none_of_nvidias_is_left_alone(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A Mac's, which Lightning would take, in a run whose numbers were chosen for a CPU."""
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    monkeypatch.setattr(platform, "processor", lambda: "arm")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    options = TrainingConfig.model_validate(config("trainer.accelerator=auto"))
-    last = LastCheckpoint(
-        tmp_path / "last.ckpt", save_every=1, validate_every=1, total_steps=1, max_minutes=None
-    )
-    quieten_lightning()
-    trainer = build_trainer(options.trainer, tmp_path, 1, [], last, precision="32-true")
-    assert trainer.strategy.root_device.type == "cpu"
-
-
 @pytest.mark.parametrize("norm", [0.01, 0.0])
 def test_gradients_are_clipped_to_the_norm_that_is_asked_for(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, norm: float
@@ -746,10 +637,7 @@ def test_gradients_are_clipped_to_the_norm_that_is_asked_for(
         taken.append(float(self.gradient_norm()))
 
     monkeypatch.setattr(TranslationTask, "configure_gradient_clipping", watched)
-    short = (f"trainer.gradient_clip={norm}", "trainer.max_steps=2", "trainer.samples=0")
-    train(config(*short), tmp_path / "run")
-    with (tmp_path / "run" / "metrics.csv").open(newline="") as file:
-        rows = [row["train/gradient_norm"] for row in csv.DictReader(file)]
-    before = [float(row) for row in rows if row]
+    train(config(f"trainer.gradient_clip={norm}", "trainer.max_steps=2", *QUICK), tmp_path / "run")
+    before = [*map(float, column(tmp_path / "run", "train/gradient_norm").values())]
     assert min(before) > 0.01
     assert taken == pytest.approx([norm] * 2 if norm else before, rel=1e-3)

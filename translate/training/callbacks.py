@@ -13,7 +13,7 @@ import math
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, NoReturn, cast
 
 import lightning as L
 import matplotlib.image
@@ -72,7 +72,7 @@ class StepsBar(RichProgressBar):
         super().__init__(console_kwargs={"stderr": True})
         self.batches, self.reports = batches, reports
         self.losses: dict[str, float] = {}
-        self.looked = 0.0  # when they were these
+        self.looked = 0.0  # when the losses were read
 
     @property
     def total_train_batches(self) -> int:
@@ -328,15 +328,11 @@ class DevTranslations(Callback):
             self.best = self.recorded
 
     def _translate(self, trainer: L.Trainer, task: TranslationTask, loss: float) -> float:
-        step = trainer.global_step
-        started = time.monotonic()
+        step, started = trainer.global_step, time.monotonic()
         translator = Translator(
-            task.evaluated,
-            self.corpus.tokenizers,
-            self.search,
-            tokens_per_batch=self.tokens_per_batch,
-            device=task.device,
-        )
+            task.evaluated, self.corpus.tokenizers, self.search,
+            tokens_per_batch=self.tokens_per_batch, device=task.device,
+        )  # fmt: skip
         hypotheses = translator.translate(self.sources)
         # in float32, as it is logged: best.ckpt and the bundle go by the same number
         score = torch.tensor(bleu(hypotheses, self.references, tokenize=self.tokenize)).item()
@@ -346,14 +342,17 @@ class DevTranslations(Callback):
             "step %d: dev BLEU %.2f on %s (%.0f s), %s; dev loss %.3f, perplexity %.2f",
             step, score, self.judged_by, seconds, beside, loss, torch.tensor(loss).exp(),
         )  # fmt: skip
-        if self.samples:
-            shown = list(zip(self.sources, self.references, hypotheses, strict=True))
-            text = "\n\n".join(_side_by_side(*sample) for sample in shown[: self.samples])
+        shown = list(zip(self.sources, self.references, hypotheses, strict=True))[: self.samples]
+        text = "\n\n".join(
+            f"  source      {source}\n  reference   {references[0]}\n  hypothesis  {hypothesis}"
+            for source, references, hypothesis in shown
+        )
+        if shown:
             log.info("%s", text)
-        if score >= self.best:  # of equals the later one, as `BestCheckpoints` has it
+        if score >= self.best:  # of equals the later one, as `KeptCheckpoints` has it
             self.best = score
             self._save_bundle(task, step)
-        if self.samples:  # when the model is safe: a picture may fail
+        if shown:  # when the model is safe: a picture may fail
             _to_tensorboard(trainer, text, self._draw_attention(translator, step))
         return score
 
@@ -378,14 +377,12 @@ class DevTranslations(Callback):
         config = self.config.dump()
         bundle.save(
             self.run / "bundle",
-            node=config["model"],
-            model=task.evaluated,
-            tokenizers=self.corpus.tokenizers,
+            node=config["model"], model=task.evaluated, tokenizers=self.corpus.tokenizers,
             languages=(self.corpus.source_language, self.corpus.target_language),
             search=config["search"],
             extra={"dev_bleu": round(self.best, 2), "step": step, "corpus": config["data"]},
             taught=None if task.guidance is None else task.guidance.head,
-        )
+        )  # fmt: skip
         records.write(self.run, best_step=step)
 
 
@@ -399,10 +396,6 @@ def _lower_on_plateau(trainer: L.Trainer, score: float) -> None:
             config.scheduler.step(score)
 
 
-def _side_by_side(source: str, references: list[str], hypothesis: str) -> str:
-    return f"  source      {source}\n  reference   {references[0]}\n  hypothesis  {hypothesis}"
-
-
 def _to_tensorboard(trainer: L.Trainer, samples: str, picture: Path | None) -> None:
     for logger in trainer.loggers:
         if isinstance(logger, TensorBoardLogger):
@@ -414,11 +407,11 @@ def _to_tensorboard(trainer: L.Trainer, samples: str, picture: Path | None) -> N
 
 
 class _Number(NamedTuple):
-    """A number to look at."""
+    """A loss of a batch, or the norm of a step's gradient."""
 
     place: float  # its step, or that and `AFTER`
     value: Tensor
-    pairs: Tensor  # of its batch; a gradient's are those of all batches of its step
+    pairs: Tensor  # of its batch, or of all batches of its step
 
 
 class StopWhenNotFinite(Callback):
@@ -431,8 +424,8 @@ class StopWhenNotFinite(Callback):
     stopped alone would leave the others waiting. Must come before the callbacks that save.
 
     Args:
-        run: where not_finite.json goes, with the pairs of the batch to look at, which the process
-            writes that had them; a gradient is that of all processes.
+        run: where not_finite.json goes, with the pairs to look at; a process that had the loss
+            writes it, of a gradient the first.
         text: the training pairs, by their ids in a batch: the columns `source` and `target`.
     """
 
@@ -461,13 +454,14 @@ class StopWhenNotFinite(Callback):
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._look(trainer)
-        self._look_at_weights(trainer, pl_module)
+        for name, weight in pl_module.named_parameters():  # a rate too high breaks them, too
+            if not _is_finite(weight):
+                self._stop(f"the weights {name} are not finite after step {trainer.global_step}")
 
     def on_save_checkpoint(
         self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        self._look(trainer)
-        self._look_at_weights(trainer, pl_module)
+        self.on_validation_start(trainer, pl_module)
 
     def _look(self, trainer: L.Trainer) -> None:
         unseen, self.unseen = self.unseen, []
@@ -475,43 +469,31 @@ class StopWhenNotFinite(Callback):
             return
         finite = torch.stack([each.value.isfinite() for each in unseen]).tolist()
         broken = next((each for each, good in zip(unseen, finite, strict=True) if not good), None)
-        place = _first(NEVER if broken is None else broken.place, trainer)
+        here = torch.tensor(NEVER if broken is None else broken.place, dtype=torch.float64)
+        here = here.to(trainer.strategy.root_device)
+        # the earliest of all processes; what comes later only follows from it
+        place = float(trainer.strategy.reduce(here, reduce_op="min"))
         if place == NEVER:
             return
-        step, finding = int(place), "the loss is not finite"  # in another process
+        step, kind = int(place), "loss" if place.is_integer() else "gradient"
         if broken is not None and broken.place == place:
-            value, pairs = str(broken.value.item()), broken.pairs.tolist()
-            if place == step:
-                finding = f"the loss is {value}"
-                self._record({"step": step, "loss": value, "pairs": pairs})
-            else:  # in all processes, of the pairs of all
-                finding, pairs = "the gradient is not finite", _of_all(pairs, trainer)
-                if trainer.is_global_zero:
-                    self._record({"step": step, "gradient": value, "pairs": pairs})
-        raise UserError(
-            f"{finding} at step {step} (its training pairs: {self.run / NOT_FINITE}): "
-            f"{_remedy(self.run)}"
+            pairs, writes = broken.pairs.tolist(), True
+            if kind == "gradient":  # the same in all processes, of the pairs of all
+                pairs, writes = _of_all(pairs, trainer), trainer.is_global_zero
+            texts = {side: at(self.text, side, pairs) for side in ("source", "target")}
+            record = {"step": step, kind: str(broken.value.item()), "pairs": pairs, **texts}
+            if writes:
+                with replacing(self.run / NOT_FINITE) as file:
+                    file.write(f"{json.dumps(record, ensure_ascii=False)}\n".encode())
+        self._stop(
+            f"the {kind} is not finite at step {step} (its training pairs: {self.run / NOT_FINITE})"
         )
 
-    def _record(self, facts: dict[str, Any]) -> None:
-        texts = {side: at(self.text, side, facts["pairs"]) for side in ("source", "target")}
-        with replacing(self.run / NOT_FINITE) as file:
-            file.write(f"{json.dumps(facts | texts, ensure_ascii=False)}\n".encode())
-
-    def _look_at_weights(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Look at the weights: with too high a rate, a finite gradient may break them."""
-        broken = [name for name, p in pl_module.named_parameters() if not _is_finite(p)]
-        if broken:
-            raise UserError(
-                f"the weights {broken[0]} are not finite after step {trainer.global_step}: "
-                f"{_remedy(self.run)}"
-            )
-
-
-def _first(place: float, trainer: L.Trainer) -> float:
-    """Return the earliest of all processes' places; later ones only follow from it."""
-    places = torch.tensor(place, dtype=torch.float64, device=trainer.strategy.root_device)
-    return float(trainer.strategy.reduce(places, reduce_op="min"))
+    def _stop(self, finding: str) -> NoReturn:
+        remedy = "lower optimizer.learning_rate or raise schedule.warmup_steps in a new run"
+        if (self.run / "checkpoints" / "last.ckpt").exists():
+            remedy += "; the last checkpoint is intact"
+        raise UserError(f"{finding}: {remedy}")
 
 
 def _of_all(pairs: list[int], trainer: L.Trainer) -> list[int]:
@@ -527,9 +509,3 @@ def _is_finite(weights: Tensor) -> bool:
     """Tell of all weights, of which this process may have a shard: all processes find alike."""
     finite = weights.isfinite().all()
     return bool(finite.full_tensor() if isinstance(finite, DTensor) else finite)
-
-
-def _remedy(run: Path) -> str:
-    remedy = "lower optimizer.learning_rate or raise schedule.warmup_steps in a new run"
-    saved = (run / "checkpoints" / "last.ckpt").exists()
-    return f"{remedy}; the last checkpoint is intact" if saved else remedy

@@ -16,7 +16,7 @@ import re
 import signal
 import struct
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -38,8 +38,6 @@ log = logging.getLogger(__name__)
 SEAL = struct.Struct("<H64s")  # the end of a zip archive: length of the comment, comment
 ARCHIVE = b"PK"  # how every zip archive begins
 CHUNK = 1 << 20
-
-KEPT = "step-{step:07d}"  # how trainer.keep names them
 
 # Ctrl-C, and what clusters send: SIGUSR1 where a job asks SLURM for it
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
@@ -78,22 +76,17 @@ class AtomicCheckpointIO(TorchCheckpointIO):
                     )
                 file.seek(0)
                 if file.read(2) != ARCHIVE:  # PyTorch would try its older formats
-                    raise UserError(f"{path} is not a checkpoint of this program; {_remedy(path)}")
+                    raise ValueError("it is no zip archive")
                 file.seek(0)
-                return _content(file, path)
+                return torch.load(file, map_location="cpu", weights_only=True)
+        except UserError:
+            raise
         except OSError as error:
             raise UserError(f"{path} cannot be read: {error.strerror}") from error
-
-
-def _content(file: BinaryIO, path: str | os.PathLike[str]) -> Any:
-    try:
-        return torch.load(file, map_location="cpu", weights_only=True)
-    except OSError:
-        raise
-    except Exception as error:  # an unpickler says anything of what is malformed
-        raise UserError(
-            f"{path} is not a checkpoint of this program ({first_line(error)}); {_remedy(path)}"
-        ) from error
+        except Exception as error:  # an unpickler says anything of what is malformed
+            raise UserError(
+                f"{path} is not a checkpoint of this program ({first_line(error)}); {_remedy(path)}"
+            ) from error
 
 
 def _reason(raised: BaseException) -> str:
@@ -180,8 +173,10 @@ class KeptCheckpoints(Checkpoint):
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if self.latest and trainer.is_global_zero:
-            self._remove(step for step in kept(self.run) if step > trainer.global_step)
-            self._remove([*kept(self.run)][: -self.latest])
+            for step, path in kept(self.run).items():
+                if step > trainer.global_step:  # which is taken again
+                    path.unlink()
+            self._remove_surplus()
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.state.fn != TrainerFn.FITTING:
@@ -193,15 +188,13 @@ class KeptCheckpoints(Checkpoint):
                 self.best = score
                 trainer.save_checkpoint(folder / "best.ckpt")
             if self.latest and (is_due(trainer) or step >= trainer.max_steps):
-                trainer.save_checkpoint(folder / f"{KEPT.format(step=step)}.ckpt")
+                trainer.save_checkpoint(folder / f"step-{step:07d}.ckpt")
                 if trainer.is_global_zero:
-                    self._remove([*kept(self.run)][: -self.latest])
+                    self._remove_surplus()
 
-    def _remove(self, steps: Iterable[int]) -> None:
-        """Remove kept checkpoints: surplus ones, or those of steps that are taken again."""
-        paths = kept(self.run)
-        for step in steps:
-            paths[step].unlink(missing_ok=True)
+    def _remove_surplus(self) -> None:
+        for path in [*kept(self.run).values()][: -self.latest]:
+            path.unlink()
 
 
 class LastCheckpoint(Checkpoint):
@@ -253,8 +246,8 @@ class LastCheckpoint(Checkpoint):
             for each, handler in before.items():
                 signal.signal(each, handler)
 
-        for number in before:
-            signal.signal(number, note)
+        for each in before:
+            signal.signal(each, note)
         self.deadline = time.monotonic() + self.seconds
 
     def on_train_batch_end(

@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from translate.data.tokenizer import SPECIAL, Tokenizer, Tokenizers
@@ -27,6 +27,7 @@ from translate.inference.bundle import Bundle
 from translate.models import registry
 from translate.models.registry import shapes_only
 from translate.models.seq2seq import ModelConfig, Seq2Seq
+from translate.run_folder import configuration
 from translate.training import records
 from translate.training.settings import TrainingConfig
 
@@ -92,7 +93,7 @@ def find_origin(
         if init is not None:
             _refuse_other_origin(run, init, recorded)
         return None
-    wanted = init or (recorded if records.configuration(run) == config.dump() else None)
+    wanted = init or (recorded if configuration(run) == config.dump() else None)
     if wanted is None:
         return None
     folder = bundles.find(wanted).absolute()
@@ -102,8 +103,8 @@ def find_origin(
 
 
 def _refuse_other_origin(run: Path, init: str, recorded: str | None) -> None:
-    given = {os.path.realpath(place) for place in (init, Path(init) / "bundle")}
-    if recorded is None or os.path.realpath(recorded) not in given:
+    places = {os.path.realpath(place) for place in (init, Path(init) / "bundle")}
+    if recorded is None or os.path.realpath(recorded) not in places:
         raise UserError(
             f"{run} resumes from its own checkpoint and was started from {recorded or 'nothing'}, "
             f"not from {init}: leave out init=, or start a new run folder"
@@ -152,18 +153,15 @@ def transfer(
     weights, tables = old.state_dict(), _tables(new)
     origins = {"source": source, "target": target}
     for name, weight in chain(new.named_parameters(), new.named_buffers()):  # tied ones once
-        if name in weights:  # a buffer that is not saved follows from the options
-            before, side = weights[name].to(weight), tables.get(id(weight))
-            weight.copy_(before if side is None else _rows(before, weight, origins[side]))
-
-
-def _rows(
-    old: Float[Tensor, "O *rest"], drawn: Float[Tensor, "V *rest"], origin: Int[Tensor, "V"]
-) -> Float[Tensor, "V *rest"]:
-    rows = old.mean(dim=0) + drawn
-    kept = origin != NEW
-    rows[kept] = old[origin[kept]]
-    return rows
+        if name not in weights:  # a buffer that is not saved follows from the options
+            continue
+        before = weights[name].to(weight)
+        if (side := tables.get(id(weight))) is None:
+            weight.copy_(before)
+        else:
+            origin = origins[side]
+            weight += before.mean(dim=0)
+            weight[origin != NEW] = before[origin[origin != NEW]]
 
 
 def fits(old: Seq2Seq, new: Seq2Seq) -> bool:

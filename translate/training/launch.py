@@ -6,28 +6,18 @@ import os
 
 from translate.errors import UserError
 
-_OF_A_MACHINE = {  # who starts processes at once, by what says how many → how many on a machine
-    "WORLD_SIZE": "LOCAL_WORLD_SIZE",  # torchrun; Lightning, which says no more
-    "SLURM_STEP_NUM_TASKS": "SLURM_NTASKS_PER_NODE",
-    "SLURM_NTASKS": "SLURM_NTASKS_PER_NODE",
-}
+_NUMBERS = ("RANK", "SLURM_PROCID", "LOCAL_RANK", "NODE_RANK")  # of a process or its machine
 _INTERACTIVE = ("bash", "interactive")  # names of a SLURM job whose shell is one task, to Lightning
 
 
 def is_first_process() -> bool:
-    """Tell whether no process on any machine comes before this one."""
-    return _later() is None
+    """Tell whether no process on any machine comes before this one.
 
-
-def _later() -> str | None:
-    """Return the variable by which this process comes after another; None: it is the first.
-
-    Whoever starts the others numbers them in some of these: torchrun sets RANK, which alone counts
-    then, SLURM its own, Lightning the number on a machine and that of the machine.
+    Torchrun numbers by RANK alone, SLURM by its own variable, Lightning by the number on a machine
+    and that of the machine.
     """
-    names = ("RANK", "SLURM_PROCID", "LOCAL_RANK", "NODE_RANK")
-    numbers = names[:1] if "TORCHELASTIC_RUN_ID" in os.environ else names
-    return next((name for name in numbers if os.environ.get(name, "0") != "0"), None)
+    names = _NUMBERS[:1] if "TORCHELASTIC_RUN_ID" in os.environ else _NUMBERS
+    return all(os.environ.get(name, "0") == "0" for name in names)
 
 
 def started_together(nodes: int) -> int:
@@ -71,28 +61,16 @@ def refuse_other_launch(devices: int, nodes: int) -> None:
 
     Each would train alone, all of them in one folder, or wait for ever for one that never comes.
     """
-    wanted, launcher = devices * nodes, _launcher()
-    asked = f"trainer.devices × trainer.num_nodes = {devices} × {nodes}"
-    if launcher is not None:
-        started, share = int(os.environ[launcher]), os.environ.get(_OF_A_MACHINE[launcher])
-        uneven = started > 1 and share != str(devices) and (launcher != "WORLD_SIZE" or share)
-        if started != wanted or uneven:
-            raise UserError(
-                f"{launcher} = {started}, {_OF_A_MACHINE[launcher]} = {share or 'not set'}: other "
-                f"processes were started than {asked} asks for. Start {devices} on each machine "
-                "(torchrun --nproc-per-node, srun --ntasks-per-node), give trainer.devices and "
-                "trainer.num_nodes as they were started, or start the command without torchrun or "
-                "srun (env -u SLURM_PROCID)"
-            )
-    elif nodes > 1 and os.environ.keys().isdisjoint(("NODE_RANK", "GROUP_RANK")):
+    launcher = _launcher()
+    if launcher is not None and os.environ[launcher] != str(devices * nodes):
+        raise UserError(
+            f"{launcher} = {os.environ[launcher]}: other processes were started than "
+            f"trainer.devices × trainer.num_nodes = {devices} × {nodes} asks for. Give both as "
+            "they were started, or start the command without torchrun or srun (env -u SLURM_PROCID)"
+        )
+    if launcher is None and nodes > 1 and not {"NODE_RANK", "GROUP_RANK"} & os.environ.keys():
         raise UserError(
             f"trainer.num_nodes = {nodes}, but nothing started this process together with those of "
             "other machines, for which it would wait: start it by torchrun or srun on each "
             "(docs/scale.md), or give trainer.num_nodes=1"
-        )
-    if wanted == 1 and (later := _later()) is not None:
-        raise UserError(
-            f"{later} = {os.environ[later]} says that another process was started before this one, "
-            f"but {asked} has one alone: give as many as were started, or unset it for a run of "
-            f"its own (env -u {later} translate train …, each with another run=)"
         )

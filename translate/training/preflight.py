@@ -24,14 +24,14 @@ from translate.data.corpus import Corpus
 from translate.data.module import TranslationData
 from translate.errors import UserError, first_line
 from translate.inference import bundle as bundles
-from translate.inference.bundle import parse_json, read_bounded
 from translate.models import registry
 from translate.models.head import attends
 from translate.models.registry import shapes_only
 from translate.models.seq2seq import Seq2Seq
+from translate.run_folder import configuration
 from translate.search.scoring import nothing_to_cover
 from translate.training import records
-from translate.training.checkpoints import KEPT
+from translate.training.checkpoints import kept
 from translate.training.launch import started_together
 from translate.training.objectives import Guidance
 from translate.training.resources import MOMENTS, UNCOMPILED, bytes_of, on_gpu, packed_from
@@ -47,10 +47,9 @@ SLACK = 64 << 20  # bytes: logs, pictures, metrics, names
 
 
 def check_machine_and_model(config: TrainingConfig) -> None:
-    """Raise a UserError for what this machine or the configured model cannot do, before any work.
+    """Raise a UserError for what this machine or the configured model cannot do.
 
-    The model is asked with a vocabulary of `FEW` pieces; what its own vocabularies add is not known
-    before a corpus is prepared.
+    The model is asked with a vocabulary of `FEW` pieces, before a corpus is prepared.
     """
     check(_machine_problems(config))
     check(_memory_problems(config))  # before such a model is built
@@ -63,21 +62,17 @@ def _machine_problems(config: TrainingConfig) -> Iterator[str]:
     if trainer.accelerator == "gpu" and not gpu:
         yield "trainer.accelerator = gpu, but PyTorch finds no NVIDIA GPU here: choose auto or cpu"
     if trainer.precision in ON_GPUS and not gpu:  # Lightning would take another
-        where = (
-            "trainer.accelerator=cpu" if trainer.accelerator == "cpu" else "this machine has none"
-        )
         yield (
-            f"trainer.precision = {trainer.precision} needs an NVIDIA GPU, but {where}: choose "
-            "bf16-mixed, 32-true or auto"
+            f"trainer.precision = {trainer.precision} needs an NVIDIA GPU, but this run has none: "
+            "choose bf16-mixed, 32-true or auto"
         )
     for name in ("tensorboard", "wandb", "mlflow"):
         if getattr(trainer, name) and find_spec(name) is None:
             yield f"trainer.{name}=true needs the package {name}: {install(name)}"
     if config.model.model_dump().get("flex_attention") and not gpu:
         yield (
-            "model.flex_attention = true, but it can only train on NVIDIA GPUs, and with "
-            f"trainer.accelerator={trainer.accelerator} this run has none: set it to false, or "
-            "resume a run started with it on a machine that has one"
+            "model.flex_attention = true, but it can only train on NVIDIA GPUs, and this run has "
+            "none: set it to false"
         )
 
 
@@ -92,10 +87,9 @@ def _memory_problems(config: TrainingConfig) -> Iterator[str]:
     granted = machine.memory()
     if needed > granted:
         yield (
-            f"with its {sum(p.numel() for p in outline.parameters()):,} parameters and its "
-            f"vocabulary, this model takes {readable(needed)} {purpose}, but this process may have "
-            f"{readable(granted)} of memory: choose fewer or smaller layers (model=…), a larger "
-            "machine, or a higher limit where this container or job has one"
+            f"this model of {sum(p.numel() for p in outline.parameters()):,} parameters and its "
+            f"vocabulary takes {readable(needed)} {purpose}, but this process may have "
+            f"{readable(granted)} of memory: choose fewer or smaller layers, or a larger machine"
         )
 
 
@@ -121,7 +115,7 @@ def check_compiler(accelerator: str) -> None:
     device = "cuda" if on_gpu(accelerator) else "cpu"
     try:
         torch.compile(torch.sin)(torch.ones(3, device=device))
-    except Exception as error:  # of a dozen kinds, from a missing compiler to missing headers
+    except Exception as error:  # of a dozen kinds
         raise UserError(
             f"trainer.compile = true, but PyTorch cannot compile here ({first_line(error)}): "
             "install a C++ compiler and Python's headers (apt-get install g++ python3-dev), and "
@@ -151,11 +145,11 @@ def check_writable(run: Path) -> None:
 
 def check_same_configuration(config: Mapping[str, Any], run: Path) -> None:
     """Raise a UserError where a run would go on under another configuration, but `MAY_CHANGE`."""
-    written = records.configuration(run)
-    if written is None:
+    written = configuration(run)
+    if not written:
         raise UserError(
-            f"{run / 'config.yaml'}, which records what {run} was started with, cannot be read: "
-            "restore it, or start a new run folder"
+            f"{run} has no config.yaml, which records what it was started with: restore it, or "
+            "start a new run folder"
         )
     if isinstance(model := written.get("model"), dict):
         written["model"] = registry.upgraded(model)
@@ -191,36 +185,18 @@ def check_nothing_lost(run: Path) -> None:
 
     One that a kill ended in the validation of its first step, before any checkpoint, may do so.
     """
-    steps = records.noted(run, "steps")  # of a training that came to its end
-    held = [
-        *filter(None, [bundles.located(run)]),
-        *sorted((run / "checkpoints").glob("*.ckpt")),
-        *([] if steps is None else [f"{counted(steps, 'step')} in {records.FILE}"]),
-    ]
-    if held and not (steps is None and _holds_one_step(run)):
+    record = records.read(run) if (run / records.FILE).exists() else {}
+    checkpoints = sorted((run / "checkpoints").glob("*.ckpt"))
+    trained = [*filter(None, [bundles.located(run)]), *checkpoints]
+    if "steps" in record:  # of a training that came to its end
+        trained.append(run / records.FILE)
+    in_first_step = record.get("best_step") == 1 and max(kept(run), default=1) == 1
+    if trained and not ("steps" not in record and in_first_step):
         raise UserError(
-            f"{run} contains a trained model ({', '.join(map(str, held))}) but no "
+            f"{run} contains a trained model ({', '.join(map(str, trained))}) but no "
             "checkpoints/last.ckpt to resume from: restore it, or copy best.ckpt in its place; or "
             f"start from this model with init={run} and another run=; or remove the folder"
         )
-
-
-def _holds_one_step(run: Path) -> bool:
-    """Tell whether a run has a model of its first step, and none of a later one."""
-    folder = bundles.located(run)
-    if folder is None or records.run_status(run) != "unfinished":
-        return False
-    path = folder / bundles.CONFIG
-    try:
-        extra = parse_json(read_bounded(path, largest=bundles.LARGEST[bundles.CONFIG]), path).get(
-            "extra"
-        )
-    except UserError:  # damaged: nobody knows of what step
-        return False
-    if not isinstance(extra, dict) or extra.get("step") != 1:
-        return False
-    names = {f"{name}.ckpt" for name in ("best", KEPT.format(step=1))}  # best is no later
-    return {path.name for path in (run / "checkpoints").glob("*.ckpt")} <= names
 
 
 def check_trained_weights(trainer: TrainerConfig) -> None:

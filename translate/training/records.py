@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +41,6 @@ def write(run: Path, **facts: Any) -> None:
         file.write(text.encode(errors="backslashreplace"))
 
 
-def configuration(run: Path) -> dict[str, Any] | None:
-    """Read what a run was started with from its config.yaml; None where that cannot be read."""
-    try:
-        written = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError):
-        return None
-    return written if isinstance(written, dict) else None
-
-
 def write_beginning(run: Path, config: Mapping[str, Any], **facts: Any) -> None:
     """Write down what a run begins with, or goes on with."""
     text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
@@ -67,15 +58,6 @@ def further_call(run: Path, step: int) -> dict[str, Any]:
         return {}
     before, this = noted(run, "calls") or [], {"step": step, **_call()}
     return {"calls": [*(call for call in before if call != this), this]}
-
-
-def computing(*, gpu: bool) -> dict[str, Any]:
-    """Return the facts of what computes, in each process."""
-    return {
-        "accelerator": "gpu" if gpu else "cpu",
-        "device": device_name(gpu=gpu),
-        "threads": torch.get_num_threads(),
-    }
 
 
 def device_name(*, gpu: bool) -> str:
@@ -104,15 +86,8 @@ def _call() -> dict[str, Any]:
     return {
         "command": sys.argv,
         "commit": _commit(),
-        "versions": {name: _version(name) for name in _PACKAGES},
+        "versions": {name: version(name) for name in _PACKAGES},
     }
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def _commit() -> str | None:
@@ -120,38 +95,29 @@ def _commit() -> str | None:
 
     Files that are new count, as a model's module; those beside the code do not.
     """
-    here = Path(__file__).parent
+    here = Path(__file__)
 
     def git(*arguments: str) -> str:
-        done = subprocess.run(
-            ["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True
-        )
-        return done.stdout.strip()
+        command = ["git", "-C", str(here.parent), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
         # not of a repository around a .venv
-        git("ls-files", "--error-unmatch", Path(__file__).name)
-        code = (":/translate", ":/conf")
-        status = git("status", "--porcelain", "--untracked-files=all", "--", *code)
-        return git("rev-parse", "HEAD") + ("+" if status else "")
+        git("ls-files", "--error-unmatch", here.name)
+        changes = git("status", "--porcelain", "--", ":/translate", ":/conf")
+        return git("rev-parse", "HEAD") + ("+" if changes else "")
     except (OSError, subprocess.CalledProcessError):
         return None
 
 
 class _LogFile(logging.FileHandler):
-    """train.log, whose lines are on the console too: on a full disk, a lost one needs no word."""
-
     def handleError(self, record: logging.LogRecord) -> None:
-        """Say nothing; logging itself prints a traceback for each line."""
+        """Say nothing of a full disk, as logging does at each line: the console has them too."""
 
 
 @contextmanager
-def logged_to(path: Path, *, spoken: tuple[type[Exception], ...]) -> Iterator[None]:
-    """Write everything that is logged meanwhile to a file, too, and how it ended.
-
-    Args:
-        spoken: errors that need no name beside what they say.
-    """
+def logged_to(path: Path) -> Iterator[None]:
+    """Write everything that is logged meanwhile to a file, too, and the error that ended it."""
     root = logging.getLogger()
     logging.getLogger("translate").setLevel(logging.INFO)
     handler = _LogFile(path, encoding="utf-8", delay=True)  # a run that is refused has no log
@@ -160,9 +126,8 @@ def logged_to(path: Path, *, spoken: tuple[type[Exception], ...]) -> Iterator[No
     try:
         yield
     except Exception as error:
-        if handler.stream is not None:  # there is a log: of how the run ended, too
-            name = "" if isinstance(error, spoken) else f"{type(error).__name__}: "
-            handler.handle(logging.makeLogRecord({"msg": f"ended: {name}{error}"}))
+        if handler.stream is not None:  # there is a log
+            handler.handle(logging.makeLogRecord({"msg": f"ended: {error}"}))
         raise
     finally:
         root.removeHandler(handler)

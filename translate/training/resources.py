@@ -42,8 +42,7 @@ LONG = 128
 
 # tokens of a batch
 MOST = 25_000  # tokens a side and step: what Vaswani et al. 2017 trained with
-# tokens, more than the loss takes at once where a vocabulary has over 4,096 pieces (where it has
-# fewer, a little less is found to fit than does); the second probe has twice as many
+# tokens, more than the loss takes at once of a usual vocabulary; the second probe has twice as many
 FIRST_PROBE = 8_192
 SHARE = 0.85  # of the free memory: the rest is for fragments, and for what Lightning copies
 MOMENTS = 2  # AdamW keeps two numbers a parameter
@@ -121,10 +120,8 @@ def products_in_bf16() -> float:
     """Measure how many times as fast as in float32 this CPU multiplies in bf16.
 
     No flag tells: with AVX512-BF16 and no AMX, an AMD EPYC (Zen 4) multiplies 2.5 times as fast and
-    an Intel Xeon (Sapphire Rapids) 0.6 times (docs/benchmarks/training.md).
-
-    Other jobs on the machine shall not decide: one thread needs no second core at the same moment,
-    and products that take turns meet the same of them.
+    an Intel Xeon (Sapphire Rapids) 0.6 times (docs/benchmarks/training.md). One thread, and
+    products that take turns, so that other jobs on the machine do not decide.
     """
     products = {
         dtype: partial(F.linear, *(torch.ones(1024, 256, dtype=dtype) for _ in range(2)))
@@ -150,43 +147,37 @@ def packed_from(
 ) -> int:
     """Return from how many tokens of its longest sentence on a batch is packed.
 
-    For `auto` where that is faster here: where flash attention can be had, for batches of long
-    sentences. On a CPU attention takes packed sentences one by one, which costs more than the few
-    per cent of padding that batches of like lengths have.
+    For `auto` where flash attention takes packed sentences, in batches of long ones. On a CPU
+    attention takes them one by one, which costs more than the few per cent of padding.
 
     Raises:
         UserError: `on`, and something of the run needs padded batches.
     """
-    gpu, half = on_gpu(accelerator), precision in HALF
+    flash = on_gpu(accelerator) and precision in HALF
     obstacle = model.why_padded
     if compiled:
         obstacle = "trainer.compile compiles programs for padded batches"
     elif guided:
-        obstacle = (
-            "trainer.guided_alignment needs the attention weights, which flash attention never "
-            "computes"
-        )
-    elif obstacle is None and gpu and half and torch.cuda.get_device_capability() < AMPERE:
+        obstacle = "trainer.guided_alignment needs weights, which flash attention never computes"
+    elif obstacle is None and flash and torch.cuda.get_device_capability() < AMPERE:
         obstacle = "flash attention needs a GPU of NVIDIA's Ampere generation or later"
     if choice == "on" and obstacle:
         raise UserError(f"trainer.packing = on, but {obstacle}: choose auto or off")
     if choice != "auto":
         return ALL if choice == "on" else NONE
-    if obstacle is None and not gpu:  # no obstacle, but slow
-        obstacle = "on a CPU, attention would process packed sentences one by one"
-    elif obstacle is None and not half:
-        obstacle = f"trainer.precision={precision}, but flash attention computes in 16 bits"
+    if obstacle is None and not flash:
+        obstacle = "flash attention computes in 16 bits on a GPU"
     packed = f"packed, without padding, in batches whose longest sentence has {LONG} tokens or more"
     log.info("sentences are %s", f"padded: {obstacle}" if obstacle else packed)
     return LONG if obstacle is None else NONE
 
 
 class Compiler:
-    """torch.compile with symbolic batch shapes; counts the programs that it makes.
+    """A compiler by torch.compile with symbolic batch shapes; it counts the programs it makes.
 
-    Rows and widths of a batch are symbols in a program, so that one serves batches of every shape;
-    a batch of one sentence has a program of its own, for PyTorch's compiler takes a size of 1 as it
-    is. Attention that reads long sentences in blocks has further ones for those.
+    Rows and widths of a batch are symbols in a program, so that one serves batches of every shape.
+    A batch of one sentence has its own: PyTorch's compiler takes a size of 1 as it is. Attention
+    that reads long sentences in blocks has further ones for those.
 
     Args:
         backend: PyTorch's name of what makes a program of a graph.
@@ -248,8 +239,7 @@ def tokens_that_fit(
 
     On a GPU as many as fit. What a step needs is affine in the rows of a batch of equally long
     sentences, so that two probes tell it; the sentences are as long as the longest of the batches,
-    for attention may take memory by the square. On a CPU `TOKENS_ON_CPU`, for there more tokens at
-    once are no faster and memory is rarely the limit.
+    for attention may take memory by the square. On a CPU `TOKENS_ON_CPU`: more are no faster there.
 
     Args:
         task: of the run's model, to be probed; it comes back as it was.

@@ -6,8 +6,7 @@ import itertools
 import logging
 import shlex
 import signal
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ import torch
 from lightning.pytorch.callbacks import Callback, LambdaCallback
 
 from translate.attention.dot_product import leave_out_cudnn
-from translate.data.batching import Draws, TokenBatches
 from translate.data.corpus import Corpus, prepare
 from translate.data.module import TranslationData
 from translate.data.tokenizer import own_vocabulary
@@ -38,7 +36,7 @@ from translate.training.launch import (
     refuse_other_launch,
     started_by_the_first,
 )
-from translate.training.objectives import Guidance, MinimumRisk
+from translate.training.objectives import Guidance
 from translate.training.resources import Compiler, on_gpu
 from translate.training.settings import Precision, TrainingConfig, flat, read_config
 from translate.training.step import TranslationTask
@@ -46,8 +44,8 @@ from translate.training.trainer import build_trainer, ending_together, quieten_l
 
 log = logging.getLogger(__name__)
 
-SOON = 10  # seconds in which nobody asks what a program is doing
 SHARDED = "translate.extras.sharding:ShardedTask"
+MINIMUM_RISK = "translate.extras.minimum_risk:MinimumRisk"
 CURVES = "translate.extras.figures:learning_curves"
 
 
@@ -83,7 +81,7 @@ def train(config: TrainingConfig | Mapping[str, Any], run: Path, init: str | Non
     with threads_restored():  # another run of a sweep may ask for none of its own
         if not is_first_process():
             return TrainingRun(nodes, run).train(init)
-        with locked(run), records.logged_to(run / "train.log", spoken=(UserError, Interrupted)):
+        with locked(run), records.logged_to(run / "train.log"):
             return TrainingRun(nodes, run).train(init)
 
 
@@ -93,8 +91,8 @@ class TrainingRun:
     Attributes:
         last: the checkpoint that it goes on from, if there is one, and leaves behind.
         main: this is the first process of all.
-        precision, tokenize, …: what `auto` stands for; noted in the run's record, and found anew
-            neither by a later call nor by another process.
+        precision: what `auto` stands for; noted in the run's record, and found anew neither by a
+            later call nor by another process.
     """
 
     corpus: Corpus
@@ -135,7 +133,7 @@ class TrainingRun:
             if not self.resuming:
                 # of an attempt that left no checkpoint
                 (run / "metrics.csv").unlink(missing_ok=True)
-                begun_from = None if origin is None else origin.facts  # not another attempt's
+                begun_from = None if origin is None else origin.facts
                 self._record(init=begun_from, **records.further_call(run, 0))
         self._set_up_process()
         self.precision = resources.chosen_precision(
@@ -151,10 +149,12 @@ class TrainingRun:
             origin.give_to(self.model, self.corpus.tokenizers)
         if self.main:
             preflight.check_room(run, self.model, trainer)
+            gpu = on_gpu(trainer.accelerator)
             records.write(
                 run, corpus=self.corpus.identity, precision=self.precision,
                 parameters=sum(p.numel() for p in self.model.parameters()),
-                **records.computing(gpu=on_gpu(trainer.accelerator)),
+                accelerator="gpu" if gpu else "cpu", device=records.device_name(gpu=gpu),
+                threads=torch.get_num_threads(),
             )  # fmt: skip
 
     def _check(self, init: str | None) -> Origin | None:
@@ -245,7 +245,7 @@ class TrainingRun:
         if asked != "auto":
             return asked
         if self._is_noted:
-            return tokens_noted(self.run)
+            return int(records.read(self.run)["tokens_per_batch"])
 
         def loss(batch: Any) -> torch.Tensor:
             losses = task.training_losses(batch)
@@ -265,20 +265,19 @@ class TrainingRun:
             checkpoint = self.last if self.resuming else None
             self.trainer.fit(self.task, self.data, ckpt_path=checkpoint)
         except torch.OutOfMemoryError as error:
-            resume = shlex.join(["translate", "train", f"run={self.run}"])
             raise UserError(
                 f"the GPU ran out of memory at step {self.trainer.global_step + 1}, with "
                 f"data.tokens_per_batch = {self.data.tokens_per_batch}: start a new run with "
-                "fewer, and trainer.accumulate to keep as many per step; or, if another program "
-                f"had filled the memory, resume with {resume} (unless the model is recurrent, "
-                "trainer.activation_checkpointing=true saves memory too)"
+                "fewer, and trainer.accumulate to keep as many per step, or set "
+                "trainer.activation_checkpointing=true unless the model is recurrent; resume "
+                "this run if another program had filled the memory"
             ) from error
         if self.compiler is not None:
             log.info("%s", self.compiler.account())
         preflight.check_not_shorter(
             self.run, self.config.trainer, self.trainer.global_step, total=self.stop.total_steps
         )
-        if self.resuming and self.main:  # Lightning begins nothing where no step is left
+        if self.resuming and self.main:  # Lightning starts nothing where no step is left
             self._record()
 
     def finish(self) -> float:
@@ -309,13 +308,10 @@ class TrainingRun:
 
     def _ending(self) -> str:
         """Say what ended a run, where that was not its last step."""
-        steps = f"{self.trainer.global_step}/{self.stop.total_steps}"
-        patience = self.trainer.early_stopping_callback
-        if self.stop.out_of_time:
-            return f"out of time at step {steps}"
-        if self.trainer.global_step < self.stop.total_steps and patience is not None:
-            return f"out of patience at step {steps} (trainer.patience={patience.patience})"
-        return "finished"
+        if self.trainer.global_step >= self.stop.total_steps:
+            return "finished"
+        cause = "time" if self.stop.out_of_time else "patience"
+        return f"out of {cause} at step {self.trainer.global_step}/{self.stop.total_steps}"
 
     @property
     def _is_noted(self) -> bool:
@@ -332,17 +328,6 @@ class TrainingRun:
     def _record(self, **facts: Any) -> None:
         """Write down what the run begins with, or goes on with."""
         records.write_beginning(self.run, self.config.dump(), **facts)
-
-
-def tokens_noted(run: Path) -> int:
-    """Return the `data.tokens_per_batch=auto` that a run has found; UserError where it has not."""
-    noted = records.read(run).get("tokens_per_batch")
-    if not isinstance(noted, int):
-        raise UserError(
-            f"{run / records.FILE} has no tokens_per_batch, which data.tokens_per_batch=auto "
-            "determined when the run began: restore the file, or start a new run folder"
-        )
-    return noted
 
 
 def new_data(config: TrainingConfig, corpus: Corpus) -> TranslationData:
@@ -384,7 +369,8 @@ def total_steps_of(config: TrainingConfig, data: TranslationData, last: Path) ->
     enough = None
     if trainer.max_steps is not None:  # which may end the run before its epochs do
         enough = max(done + (trainer.max_steps - taken) * of_step - count, 0)
-    left = _batches_of(data.batches(), range(epoch, trainer.max_epochs))
+    epochs = map(data.batches().epoch, range(epoch, trainer.max_epochs))
+    left = itertools.chain.from_iterable(epochs)
     count += sum(1 for _ in itertools.islice(left, enough))
     steps = taken + (count - done) // of_step
     if steps < 1:
@@ -394,19 +380,6 @@ def total_steps_of(config: TrainingConfig, data: TranslationData, last: Path) ->
             "lower trainer.accumulate, or train longer"
         )
     return min(steps, trainer.max_steps) if trainer.max_steps else steps
-
-
-def _batches_of(batches: TokenBatches, epochs: range) -> Iterator[Draws]:
-    """Draw all batches of these epochs; say so if they take long."""
-    began = time.monotonic()
-    for epoch in epochs:
-        yield from batches.epoch(epoch)
-        seconds = (time.monotonic() - began) * (len(epochs) - 1)
-        if epoch == epochs.start and seconds > SOON:
-            log.info(
-                "counting the batches of %d epochs takes about %d s; with trainer.max_steps in "
-                "place of trainer.max_epochs none are counted", len(epochs), seconds,
-            )  # fmt: skip
 
 
 def new_model(config: TrainingConfig, corpus: Corpus) -> Seq2Seq:
@@ -432,12 +405,12 @@ def new_task(
     total_steps: int,
 ) -> TranslationTask:
     """Make the training step of the model, in a run of `total_steps`."""
-    trainer, minimum_risk = config.trainer, None
+    trainer, mix = config.trainer, None
     if trainer.minimum_risk.weight:
-        minimum_risk = MinimumRisk(
+        mix = on_demand(MINIMUM_RISK)(
             trainer.minimum_risk, seed=config.seed, limits=config.length_limits,
             tokenizer=corpus.tokenizers.target, references=corpus.train,
-        )  # fmt: skip
+        ).mix  # fmt: skip
     task: type[TranslationTask] = (
         on_demand(SHARDED) if trainer.strategy == "fsdp" else TranslationTask
     )
@@ -454,5 +427,5 @@ def new_task(
         total_steps=total_steps,
         seed=config.seed,
         tags=len(corpus.tokenizers.source.tags),
-        minimum_risk=minimum_risk,
+        mix=mix,
     )

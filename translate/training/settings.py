@@ -74,7 +74,7 @@ class GuidedAlignmentConfig(Node):
 
 
 class MinimumRiskConfig(Node):
-    """The weight of the risk of sampled translations (`objectives.MinimumRisk`)."""
+    """The weight of the risk of sampled translations (`extras.minimum_risk`)."""
 
     weight: Annotated[float, Field(ge=0, le=1)] = Field(
         description="share of the risk in the loss, the rest is that of tokens; 0: off. Fine-tunes "

@@ -22,7 +22,6 @@ from translate.training.objectives import (
     CrossEntropy,
     Guidance,
     Losses,
-    MinimumRisk,
     Objective,
     RDrop,
     drop_words,
@@ -31,6 +30,8 @@ from translate.training.objectives import (
 from translate.training.optim import OptimizerConfig, ScheduleConfig, renew_rates
 
 Read = Callable[..., Decoded]  # as `Seq2Seq.read`
+Figures = dict[str, tuple[Tensor, Tensor]]  # name → total, count
+Mix = Callable[..., tuple[Tensor, Figures]]  # as `MinimumRisk.mix`
 
 # Summed losses are divided by this before the backward pass, to keep float16 in range; the tokens
 # that a step really had are known only after its last batch.
@@ -60,7 +61,7 @@ class RunningMeans:
     """
 
     def __init__(self) -> None:
-        self.sums: dict[str, tuple[Tensor, Tensor]] = {}  # name → total, count
+        self.sums: Figures = {}
 
     def add(self, name: str, total: Tensor, count: Tensor) -> None:
         if name in self.sums:
@@ -73,13 +74,10 @@ class RunningMeans:
 
     def everywhere(self, strategy: Strategy) -> dict[str, float]:
         """Return the means of all processes together, which all ask at once."""
-        if not self.sums:
-            return {}
-        pairs = (torch.stack([part.float() for part in pair]) for pair in self.sums.values())
-        total, count = strategy.reduce(torch.stack([*pairs]), reduce_op="sum").unbind(1)
-        return dict(zip(self.sums, (total / count).tolist(), strict=True))
+        sums = self.summed(strategy)
+        return {name: float(total / count) for name, (total, count) in sums.items()}
 
-    def summed(self, strategy: Strategy) -> dict[str, tuple[Tensor, Tensor]]:
+    def summed(self, strategy: Strategy) -> Figures:
         """Return the sums of all processes together, which all ask at once."""
         return {
             name: (strategy.reduce(total.clone(), reduce_op="sum"),
@@ -87,7 +85,7 @@ class RunningMeans:
             for name, (total, count) in self.sums.items()
         }  # fmt: skip
 
-    def begin_with(self, sums: dict[str, tuple[Tensor, Tensor]], *, main: bool) -> None:
+    def begin_with(self, sums: Figures, *, main: bool) -> None:
         """Go on from what all had together: the main process has it, and the others nothing."""
         share = int(main)
         self.sums = {name: (total * share, count * share) for name, (total, count) in sums.items()}
@@ -109,7 +107,7 @@ class TranslationTask(L.LightningModule):
         guidance: the attention that learns given alignments, where any does.
         total_steps: optimizer steps of the whole run, which some schedules need.
         tags: pieces of the source vocabulary that word dropout leaves alone.
-        minimum_risk: judges samples of the model, too, where this is given.
+        mix: changes the loss of tokens, if given, and says what to report (minimum risk).
     """
 
     def __init__(
@@ -127,10 +125,10 @@ class TranslationTask(L.LightningModule):
         total_steps: int,
         seed: int,
         tags: int = 0,
-        minimum_risk: MinimumRisk | None = None,
+        mix: Mix | None = None,
     ) -> None:
         super().__init__()
-        self.model, self.guidance, self.minimum_risk = model, guidance, minimum_risk
+        self.model, self.guidance, self.mix = model, guidance, mix
         self.compiled = model.read if compiler is None else compiler(model.read)
         self.objective: Objective = CrossEntropy(label_smoothing)
         if r_drop:
@@ -209,7 +207,12 @@ class TranslationTask(L.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         tokens = batch.target_lengths.sum()
         losses = self.training_losses(batch)
-        loss = self._with_risk(losses.smoothed, batch) / NOMINAL_TOKENS
+        loss = losses.smoothed
+        if self.mix is not None:
+            loss, figures = self.mix(self.model, batch, loss, step=self.trainer.global_step)
+            for name, (total, count) in figures.items():
+                self.means.add(name, total, count)
+        loss = loss / NOMINAL_TOKENS
         if self.guidance is not None and losses.guided is not None:
             loss = loss + self.guidance.weight * losses.guided / NOMINAL_TOKENS
             self.means.add("train/guided_loss", losses.guided, tokens)
@@ -217,16 +220,6 @@ class TranslationTask(L.LightningModule):
         # shown without smoothing, so that exp(loss) is a perplexity and compares with dev/loss
         self.means.add("train/loss", losses.nll, tokens)
         return loss
-
-    def _with_risk(self, token_loss: Float[Tensor, ""], batch: Batch) -> Float[Tensor, ""]:
-        """Mix the loss with the risk of the model's samples, if that is wanted."""
-        if self.minimum_risk is None:
-            return token_loss
-        risk = self.minimum_risk(self.model, batch, step=self.trainer.global_step)
-        sentences = torch.tensor(len(batch.ids), device=token_loss.device)
-        self.means.add("train/risk", risk.of_sentences.sum(), sentences)
-        self.means.add("train/sampled_score", risk.score * sentences, sentences)
-        return self.minimum_risk.mixed(token_loss, risk, batch.target_lengths)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         nll = self.losses(batch, CrossEntropy(smoothing=0.0)).nll / batch.target_tokens

@@ -23,7 +23,6 @@ from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
-from lightning.pytorch.strategies import Strategy
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from lightning.pytorch.utilities import rank_zero_only
 
@@ -51,8 +50,7 @@ def build_trainer(
 ) -> L.Trainer:
     """Make Lightning's trainer for `steps` optimizer steps; `callbacks` come before its own.
 
-    The whole run is one epoch of an endless stream of batches, which `max_steps` ends: nothing
-    depends on where a pass through the corpus begins.
+    The whole run is one epoch of an endless stream of batches, which `max_steps` ends.
     """
     shows_bar = sys.stderr.isatty()
     reports = Reports(every=config.log_every, total_steps=steps, lines=not shows_bar)
@@ -64,7 +62,9 @@ def build_trainer(
     return L.Trainer(
         # Lightning's own choice may be a GPU that nothing else here takes
         accelerator="cuda" if on_gpu(config.accelerator) else "cpu", devices=config.devices,
-        num_nodes=config.num_nodes, strategy=_strategy(config),
+        num_nodes=config.num_nodes,
+        strategy=on_demand(SHARDED)(processes(config)) if config.strategy == "fsdp"
+        else config.strategy,
         precision=lightning_name(precision),
         max_epochs=1, max_steps=steps,
         accumulate_grad_batches=config.accumulate,
@@ -92,13 +92,6 @@ def _cluster(config: TrainerConfig) -> list[ClusterEnvironment]:
     return [SLURMEnvironment(auto_requeue=False) if together else LightningEnvironment()]
 
 
-def _strategy(config: TrainerConfig) -> str | Strategy:
-    if config.strategy != "fsdp":
-        return config.strategy
-    strategy: Strategy = on_demand(SHARDED)(processes(config))
-    return strategy
-
-
 @contextmanager
 def ending_together(trainer: L.Trainer) -> Iterator[None]:
     """End the processes that Lightning started where training ends with an error or a signal.
@@ -114,16 +107,12 @@ def ending_together(trainer: L.Trainer) -> Iterator[None]:
             children = launcher.procs.copy()
             launcher.procs.clear()  # in place: what looks at them ends with an empty list
             for child in children:
-                _end(child)
+                try:
+                    child.wait(GRACE)
+                except subprocess.TimeoutExpired:  # it waits for this process, which failed alone
+                    child.kill()
+                    child.wait()
         raise
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    try:
-        child.wait(GRACE)
-    except subprocess.TimeoutExpired:  # waiting for this process, which failed alone
-        child.kill()
-        child.wait()
 
 
 def _loggers(config: TrainerConfig, run: Path) -> list[Logger]:
@@ -147,14 +136,14 @@ def _loggers(config: TrainerConfig, run: Path) -> list[Logger]:
 
 
 class MetricsFile(Logger):
-    """Appends to `path`, metrics.csv; a new column rewrites the file once.
+    """The file metrics.csv, to which rows are appended; a new column rewrites it once.
 
-    What is reached again (after a crash, from an older checkpoint) is replaced, with all that came
-    after it: the row of the same step and columns. What a kill left of a row is dropped.
+    A row of a step and columns that are reached again (after a crash, from an older checkpoint)
+    takes the place of the old one, and all after that go. What a kill left of a row is dropped.
     Lightning's CSVLogger would begin the file anew in each call.
 
     Raises:
-        UserError: the file is there, and is none of these.
+        UserError: a line is no row of metrics.
     """
 
     def __init__(self, path: Path) -> None:
@@ -166,7 +155,13 @@ class MetricsFile(Logger):
             text = path.read_bytes().decode("utf-8", "replace")
             whole, _, torn = text.rpartition("\n")  # a kill may leave a part of the last row
             reader = csv.DictReader(io.StringIO(whole, newline=""))
-            self.rows = [_checked(row, path, reader.line_num) for row in reader]
+            for row in reader:
+                if None in row or not (row.get("step") or "").isdecimal():
+                    raise UserError(
+                        f"{path}, line {reader.line_num} is not a row of metrics: fix it, or "
+                        "remove the file (the run can resume without it)"
+                    )
+                self.rows.append(row)
             self.columns = list(reader.fieldnames or self.columns)
             if torn:
                 self._rewrite()
@@ -204,12 +199,15 @@ class MetricsFile(Logger):
 
     def _without(self, row: Mapping[str, str]) -> list[dict[str, str]]:
         """Return the rows that `row` does not replace."""
-        step = int(row["step"])
+        step, columns = int(row["step"]), row.keys()
         if not self.rows or int(self.rows[-1]["step"]) < step:
             return self.rows
-        before = [old for old in self.rows if int(old["step"]) < step]
-        of_step = [old for old in self.rows if int(old["step"]) == step]
-        return before + list(takewhile(lambda old: _filled(old) != _filled(row), of_step))
+
+        def comes_before(old: Mapping[str, str]) -> bool:
+            same = {column for column, value in old.items() if value} == columns
+            return int(old["step"]) < step or (int(old["step"]) == step and not same)
+
+        return list(takewhile(comes_before, self.rows))
 
     def _rewrite(self) -> None:
         text = io.StringIO(newline="")
@@ -220,22 +218,8 @@ class MetricsFile(Logger):
             file.write(text.getvalue().encode())
 
 
-def _checked(row: dict[str, str], path: Path, line: int) -> dict[str, str]:
-    """Return the row, if it is one: a step, and no more fields than columns."""
-    if None in row or not (row.get("step") or "").isdecimal():
-        raise UserError(
-            f"{path}, line {line} is not a row of metrics: fix it, or remove the file (the run "
-            "can resume without it)"
-        )
-    return row
-
-
-def _filled(row: Mapping[str, str]) -> set[str]:
-    return {column for column, value in row.items() if value}
-
-
 def quieten_lightning() -> None:
-    """Silence what we say of the run ourselves, and warnings of what is meant here or not ours."""
+    """Silence Lightning's reports, and its warnings of what is meant here."""
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     for message in (
         r".*isinstance\(treespec, LeafSpec\).*",  # its own use of PyTorch

@@ -1,9 +1,10 @@
-"""The chunked losses against PyTorch's over whole logits."""
+"""The chunked losses against PyTorch's over whole logits, and words that training leaves out."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -11,8 +12,10 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from translate.data.batching import Batch, collate
 from translate.training import objectives as module
-from translate.training.objectives import CrossEntropy, RDrop, projected_loss
+from translate.training.objectives import CrossEntropy, RDrop, drop_words, projected_loss
+from translate.vocabulary import EOS, UNK
 
 
 def inputs(rows: int, bias: bool) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
@@ -140,3 +143,56 @@ def test_without_gradients_only_the_value_is_computed(monkeypatch: pytest.Monkey
         losses = projected_loss(hidden, weight, b, targets, CrossEntropy(0.0))
     assert not losses.smoothed.requires_grad
     torch.testing.assert_close(losses.smoothed, losses.nll)
+
+
+def batch(sentences: int = 200, length: int = 12, words: int = 6) -> Batch:
+    random = np.random.default_rng(0)
+    sides = [
+        [random.integers(4, 4 + words, size=random.integers(1, length)).astype(np.int32)
+         for _ in range(sentences)] for _ in range(2)
+    ]  # fmt: skip
+    return collate(list(range(sentences)), *sides)
+
+
+def test_a_word_is_dropped_at_all_its_places_or_at_none() -> None:
+    torch.manual_seed(1)
+    whole = batch()
+    dropped = drop_words(whole, 0.3)
+    for before, after in ((whole.source, dropped.source), (whole.target_in, dropped.target_in)):
+        assert not torch.equal(before, after)
+        for sentence, read in zip(before.tolist(), after.tolist(), strict=True):
+            fates: dict[int, set[int]] = {}
+            for word, now in zip(sentence, read, strict=True):
+                fates.setdefault(word, set()).add(now)
+            for word, found in fates.items():
+                assert found in ({word}, {UNK} if word > EOS else {word})
+
+
+def test_the_rate_is_that_of_words_and_what_is_to_be_written_stays() -> None:
+    torch.manual_seed(2)
+    whole = batch(sentences=4000, words=5000)  # next to none occurs twice
+    dropped = drop_words(whole, 0.1)
+    words = whole.source > EOS
+    rate = float((dropped.source[words] == UNK).double().mean())
+    assert abs(rate - 0.1) < 5 * (0.1 * 0.9 / int(words.sum())) ** 0.5
+    back = dropped._replace(source=whole.source, target_in=whole.target_in)
+    assert all(one is other for one, other in zip(back, whole, strict=True))
+    assert drop_words(whole, 0.0) is whole
+
+
+def test_the_seed_of_a_step_decides() -> None:
+    whole = batch()
+    torch.manual_seed(3)
+    first, second = drop_words(whole, 0.3), drop_words(whole, 0.3)
+    torch.manual_seed(3)
+    assert torch.equal(drop_words(whole, 0.3).source, first.source)
+    assert not torch.equal(first.source, second.source)
+
+
+def test_tags_stay() -> None:
+    whole = batch(words=3)  # 4, 5 and 6, the first two of them tags
+    dropped = drop_words(whole, 0.9, tags=2)
+    tags = (whole.source == EOS + 1) | (whole.source == EOS + 2)
+    assert torch.equal(dropped.source[tags], whole.source[tags])
+    assert (dropped.source[whole.source == EOS + 3] == UNK).any()
+    assert (dropped.target_in[whole.target_in == EOS + 1] == UNK).any()

@@ -4,7 +4,7 @@ In a process of its own: a second device cannot be taken from PyTorch again. Pri
 configuration: the losses of both, where a training step waited for the device, and how often
 translations of few and of many words did.
 
-    elsewhere.py FOLDER CONFIGURATION…
+    on_second_device.py FOLDER CONFIGURATION…
 """
 
 from __future__ import annotations

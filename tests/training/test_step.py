@@ -1,4 +1,4 @@
-"""On a device that is not the CPU, where there is none: `second_device`."""
+"""One training step: its losses, its seeds, and on a device that is not the CPU."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+import torch
+
+from translate.training.step import RunningMeans, TranslationTask
 
 TESTS = Path(__file__).parents[1]
 ENVIRONMENT = os.environ | {"PYTHONPATH": f"{TESTS}{os.pathsep}{TESTS.parent}"}
@@ -49,7 +54,7 @@ def test_a_run_elsewhere_is_the_run_here_and_its_steps_wait_for_nothing(
     configurations = [
         json.dumps(config(*QUIET, "model.dropout=0", *more, model=model)) for model, more in runs
     ]
-    program = str(Path(__file__).with_name("elsewhere.py"))
+    program = str(Path(__file__).with_name("on_second_device.py"))
     done = subprocess.run(
         [sys.executable, program, str(tmp_path), *configurations],
         env=ENVIRONMENT, capture_output=True, text=True, check=False,
@@ -76,3 +81,55 @@ def test_every_model_keeps_its_contract_elsewhere() -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+unread: Any = None  # the batch, which decides nothing of a seed
+
+
+def test_dropout_is_another_at_each_step_seed_and_process() -> None:
+    def drawn(seed: int, step: int, rank: int) -> float:
+        task: Any = SimpleNamespace(seed=seed, global_rank=rank, device=torch.device("cpu"))
+        TranslationTask.on_train_batch_start(task, unread, step)
+        return torch.rand(()).item()
+
+    places = [(seed, step, rank) for seed in (1, 2) for step in (0, 1, 2) for rank in (0, 1)]
+    assert len({drawn(*place) for place in places}) == len(places)
+    assert drawn(1, 2, 0) == drawn(1, 2, 0)
+
+
+def test_a_gpu_is_seeded_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[int] = []
+    monkeypatch.setattr(torch.cuda, "manual_seed", seeds.append)
+    for step in (0, 1, 0):
+        task: Any = SimpleNamespace(seed=1, global_rank=0, device=torch.device("cuda", 0))
+        TranslationTask.on_train_batch_start(task, unread, step)
+        assert torch.initial_seed() == seeds[-1]
+    assert seeds[0] == seeds[2] != seeds[1]
+
+
+def test_means_of_several_processes_go_on_as_if_they_had_not_stopped() -> None:
+    """A checkpoint has what all had together, which none of them may count for itself."""
+    both = [RunningMeans(), RunningMeans()]
+    for means, (total, count) in zip(both, [(10.0, 2), (30.0, 4)], strict=True):
+        means.add("train/loss", torch.tensor(total), torch.tensor(count))
+        means.add("train/risk", torch.tensor(1.0), torch.tensor(1))
+
+    def summed() -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+        """What each has reduced, in the order in which it asks."""
+        asked: list[list[torch.Tensor]] = [[], []]
+        for mine, means in zip(asked, both, strict=True):
+            means.summed(Mock(reduce=lambda part, reduce_op, mine=mine: mine.append(part) or part))
+        (loss, tokens, risk, sentences), others = asked
+        return {
+            "train/loss": (loss + others[0], tokens + others[1]),
+            "train/risk": (risk + others[2], sentences + others[3]),
+        }
+
+    saved = summed()
+    assert saved["train/loss"] == (40, 6)
+    for main, means in zip((True, False), both, strict=True):
+        means.begin_with(saved, main=main)
+    assert summed() == saved
+    for means in both:
+        means.add("train/loss", torch.tensor(7.0), torch.tensor(3))
+    assert summed()["train/loss"] == (54, 12)

@@ -18,14 +18,10 @@ import lightning as L
 import pytest
 import torch
 from forked import torchrun
-from lightning.fabric.plugins.environments import LightningEnvironment
 from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
-from lightning.fabric.strategies.launchers.subprocess_script import _ChildProcessObserver
-from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from safetensors.torch import load_file
 from torch import Tensor
 
-from translate.cli.main import StoppedError
 from translate.data.batching import Batch, collate
 from translate.data.corpus import prepare, read_nodes
 from translate.errors import UserError
@@ -38,7 +34,7 @@ from translate.training.resources import NONE
 from translate.training.run import train
 from translate.training.settings import TrainerConfig, TrainingConfig
 from translate.training.step import TranslationTask
-from translate.training.trainer import ending_together, quieten_lightning
+from translate.training.trainer import quieten_lightning
 
 Config = Callable[..., dict[str, Any]]
 EXACT = ["trainer.precision=64-true", "model.dropout=0.0", "trainer.max_steps=6"]
@@ -130,29 +126,6 @@ def test_a_signal_to_one_process_ends_them_all(
     assert said.count("stopped by SIGTERM, everything is saved") == 2
 
 
-@pytest.mark.parametrize("end", [UserError("the loss is nan"), StoppedError(signal.SIGTERM)])
-def test_a_failure_ends_the_other_processes_and_what_would_end_this_one(
-    monkeypatch: pytest.MonkeyPatch, end: BaseException
-) -> None:
-    """Lightning's thread kills the first process, of which a sweep has further runs to train."""
-    monkeypatch.setattr(trainer_module, "GRACE", 0.1)
-    launcher = _SubprocessScriptLauncher(LightningEnvironment(), num_processes=4, num_nodes=1)
-    trainer: Any = SimpleNamespace(strategy=SimpleNamespace(launcher=launcher))
-    with subprocess.Popen(["sleep", "60"]) as first:
-        observer = _ChildProcessObserver(first.pid, launcher.procs)
-        for command in (["false"], ["sleep", "60"]):
-            launcher.procs.append(subprocess.Popen(command))
-        children = list(launcher.procs)
-        with pytest.raises(type(end)), ending_together(trainer):
-            raise end
-        ended = [child.returncode for child in children]
-        has_nothing_left = observer._run()
-        first.terminate()
-    assert first.returncode == -signal.SIGTERM
-    assert has_nothing_left
-    assert ended == [1, -signal.SIGKILL]
-
-
 @pytest.mark.soak
 def test_a_run_that_fails_in_all_its_processes_ends_no_other_of_its_sweep(
     overrides: Callable[..., list[str]], tmp_path: Path
@@ -162,7 +135,7 @@ def test_a_run_that_fails_in_all_its_processes_ends_no_other_of_its_sweep(
     command = [sys.executable, "-m", "translate", "train", "-m", f"run={tmp_path / 'run'}"]
     done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=180)
     assert done.returncode == 1, done.stderr
-    assert done.stderr.count("translate: error: the loss is nan") == 2
+    assert done.stderr.count("translate: error: the loss is not finite") == 2
     assert records.run_status(tmp_path / "run-optimizer.learning_rate=0.001") == "finished"
 
 
@@ -209,8 +182,7 @@ def test_a_loss_that_is_not_finite_in_one_process_is_told_by_all(
     command = [sys.executable, str(program), "train", f"run={run}", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180)
     assert done.returncode == 1, done.stderr
-    assert done.stderr.count("translate: error: the loss is nan at step 8") == 1
-    assert done.stderr.count("translate: error: the loss is not finite at step 8") == 1
+    assert done.stderr.count("translate: error: the loss is not finite at step 8") == 2
     assert json.loads((run / "not_finite.json").read_bytes())["step"] == 8
 
 
@@ -255,29 +227,26 @@ SHELL = SRUN | {"SLURM_JOB_NAME": "interactive", "SLURM_STEP_NUM_TASKS": "1"}
 
 
 @pytest.mark.parametrize(
-    ("variables", "devices", "nodes", "told"),
+    ("variables", "devices", "nodes", "message"),
     [
         ({"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}, 1, 1, OTHERS),
-        ({"RANK": "0", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}, 2, 1, OTHERS),
-        ({"RANK": "0", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}, 4, 1,
-         "WORLD_SIZE = 4, LOCAL_WORLD_SIZE = 2: .* 4 × 1 asks for. Start 4 on each machine"),
+        ({"RANK": "0", "WORLD_SIZE": "4"}, 2, 1, "WORLD_SIZE = 4: .* 2 × 1 asks for"),
         (SRUN, 1, 1, OTHERS),
         (SHELL | {"SLURM_STEP_NUM_TASKS": "2"}, 1, 1, OTHERS),
-        (SRUN | {"SLURM_STEP_NUM_TASKS": "1"}, 2, 1, OTHERS),
-        (SRUN | {"SLURM_NTASKS_PER_NODE": "1"}, 2, 1, OTHERS),
-        ({"RANK": "0", "WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "2"}, 2, 1, OTHERS),
         ({"RANK": "0", "WORLD_SIZE": ""}, 1, 2, "nothing started this process together with"),
-        ({"NODE_RANK": "1"}, 1, 1, "NODE_RANK = 1 says .*env -u NODE_RANK"),
-        ({"SLURM_PROCID": "1"}, 1, 1, "SLURM_PROCID = 1 says .*env -u SLURM_PROCID"),
         ({}, 1, 2, r"trainer\.num_nodes = 2, .* torchrun or srun .* trainer\.num_nodes=1"),
         (SHELL, 1, 2, r"trainer\.num_nodes = 2, .* torchrun or srun"),
     ],
 )  # fmt: skip
 def test_processes_that_would_not_train_together_are_refused(
-    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], devices: int, nodes: int, told: str
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    devices: int,
+    nodes: int,
+    message: str,
 ) -> None:
     start_as(monkeypatch, **variables)
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         refuse_other_launch(devices, nodes)
 
 
@@ -287,11 +256,10 @@ def test_processes_that_would_not_train_together_are_refused(
         ({}, 2, 1, False),  # Lightning starts the second …
         ({"LOCAL_RANK": "1", "NODE_RANK": "0", "WORLD_SIZE": "2"}, 2, 1, False),  # … which is this
         ({"NODE_RANK": "1"}, 1, 2, False),
-        ({"RANK": "3", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}, 2, 2, False),
+        ({"RANK": "3", "WORLD_SIZE": "4"}, 2, 2, False),
         (SRUN, 2, 1, True),
-        (SRUN | {"SLURM_NTASKS_PER_NODE": "1"}, 1, 2, True),
+        (SRUN, 1, 2, True),
         (SHELL | {"SLURM_STEP_NUM_TASKS": "2"}, 2, 1, True),  # srun in such a shell
-        (SHELL, 1, 1, False),
         (SHELL, 2, 1, False),
         (SRUN | {"SLURM_NTASKS": "1", "SLURM_STEP_NUM_TASKS": "1"}, 1, 1, False),  # of a larger job
     ],
