@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from costs import Cost, add_options, cost, description
-from options import begin, picture
+from options import begin, names, numbers, picture
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -151,35 +151,18 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add_options(parser, repeats=5)
     parser.add_argument(
-        "--lengths", type=lengths, default=list(LENGTHS), metavar="N,N,…",
+        "--lengths", type=numbers, default=list(LENGTHS), metavar="N,N,…",
         help=f"default: {','.join(map(str, LENGTHS))}; readable attention needs 4 GiB at 8192",
     )  # fmt: skip
     parser.add_argument(
-        "--only", type=mechanisms, default=list(MECHANISMS), metavar="A,B,…",
-        help=f"default: all of {', '.join(MECHANISMS)}",
+        "--only", type=names("mechanism", list(MECHANISMS)), default=list(MECHANISMS),
+        metavar="A,B,…", help=f"default: all of {', '.join(MECHANISMS)}",
     )  # fmt: skip
     parser.add_argument("--plot", type=picture, metavar="PATH", help="a .png, .svg or .pdf file")
-    return parser.parse_args(argv)
-
-
-def lengths(text: str) -> list[int]:
-    """Rising whole numbers separated by commas, two at least: one has no slope."""
-    try:
-        found = sorted({int(number) for number in text.split(",")})
-    except ValueError:
-        found = []
-    if len(found) < 2 or found[0] < 1:
-        raise argparse.ArgumentTypeError(f"{text}: give two or more whole numbers, each 1 or more")
-    return found
-
-
-def mechanisms(text: str) -> list[str]:
-    found = text.split(",")
-    if unknown := [name for name in found if name not in MECHANISMS]:
-        raise argparse.ArgumentTypeError(
-            f"no {', '.join(unknown)}: choose from {', '.join(MECHANISMS)}"
-        )
-    return found
+    given = parser.parse_args(argv)
+    if min(given.lengths) < 1 or len(set(given.lengths)) < 2:  # one has no slope
+        parser.error(f"--lengths {given.lengths}: give two or more, each 1 or more")
+    return given
 
 
 def prepared(device: str, name: str, n: int) -> Callable[[], None]:

@@ -115,6 +115,8 @@ def main() -> None:
     parser.add_argument("--threads", type=positive, default=machine.cores())
     parser.add_argument("--measure", help=argparse.SUPPRESS)  # one row, in a process of its own
     options = parser.parse_args()
+    # of CTranslate2, a thread each; on a GPU they would only share it
+    options.workers = options.threads if options.device == "cpu" else 1
     if options.measure:
         found = measure(options, in_turns(), **json.loads(options.measure))
         print(json.dumps(found._asdict()))
@@ -131,7 +133,9 @@ def main() -> None:
     print("| " + " | ".join(COLUMNS) + " |\n|" + "---|" * len(COLUMNS))
     with tempfile.TemporaryDirectory() as folder:
         for search in options.searches:
-            peers, rows = beside(options, search), started(options, search, Path(folder))
+            beam = str(SEARCHES[search].get("beam_size", 1))
+            peers = {name: Peer(command.replace("{beam}", beam)) for name, command in options.peer}
+            rows = started(options, search, Path(folder))
             for _ in range(options.repeats):
                 for peer in peers.values():
                     peer.turn()
@@ -175,12 +179,6 @@ def check(options: argparse.Namespace) -> None:
             f"{options.reference} has {counted(found, 'line')}, {options.input} {lines:,}: "
             "give as many"
         )
-
-
-def beside(options: argparse.Namespace, search: str) -> dict[str, Peer]:
-    """The peers, by name."""
-    beam = SEARCHES[search].get("beam_size", 1)
-    return {name: Peer(command.replace("{beam}", str(beam))) for name, command in options.peer}
 
 
 def started(
@@ -272,15 +270,14 @@ def exported(run: Path, engine: str, folder: Path) -> str:
     """The run in CTranslate2's format, made once."""
     quantization = engine.partition("-")[2] or "float32"
     output = folder / quantization
-    if output.exists():
-        return str(output)
-    command = [
-        sys.executable, "-m", "translate", "export", f"run={run}", f"output={output}",
-        f"quantization={quantization}", "sentences=10",
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        sys.exit(done.stderr)
+    if not output.exists():
+        command = [
+            sys.executable, "-m", "translate", "export", f"run={run}", f"output={output}",
+            f"quantization={quantization}", "sentences=10",
+        ]  # fmt: skip
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
+        if done.returncode:
+            sys.exit(done.returncode)
     return str(output)
 
 
@@ -296,6 +293,7 @@ def measure(
 ) -> Measured:
     """One row, the file once a turn; latency where `single` sentences are timed by themselves."""
     from translate.data.plain_text import read_lines
+    from translate.evaluation.metrics import bleu
 
     began = time.perf_counter()
     make = NATIVE.get(engine) or partial(EXPORTED[engine.partition("-")[0]], export)
@@ -305,17 +303,27 @@ def measure(
     translate(lines[:64])
     seconds, busy = [], []
     for _ in turns:
-        began, worked = time.perf_counter(), processor_time()
+        began, worked = time.perf_counter(), sum(os.times()[:4])  # with workers that have ended
         translated = translate(lines)
         seconds.append(time.perf_counter() - began)
-        busy.append(processor_time() - worked)
+        busy.append(sum(os.times()[:4]) - worked)
     memory = peak(options.device)
     p50 = math.nan
     if single:
         if engine not in NATIVE:
             del translate  # not both in memory
             translate = make(options, SEARCHES[search], tokens, workers=1)
-        p50 = latency(translate, lines[:single])
+        translate(lines[:1])  # to warm up
+        alone = []
+        for line in lines[:single]:
+            began = time.perf_counter()
+            translate([line])
+            alone.append(time.perf_counter() - began)
+        p50 = 1000 * statistics.median(alone)
+    score = math.nan
+    if options.reference is not None:
+        references = [[line] for line in read_lines(options.reference)]
+        score = bleu([one.text for one in translated], references)
     median = statistics.median(seconds)
     return Measured(
         sentences=len(lines) / median,
@@ -324,29 +332,8 @@ def measure(
         p50=p50,
         load=load,
         peak=memory,
-        bleu=judged([one.text for one in translated], options.reference),
+        bleu=score,
     )
-
-
-def latency(translate: Translate, lines: list[str]) -> float:
-    """Of a line by itself, in ms; the first is translated twice, to warm up."""
-    translate(lines[:1])
-    seconds = []
-    for line in lines:
-        began = time.perf_counter()
-        translate([line])
-        seconds.append(time.perf_counter() - began)
-    return 1000 * statistics.median(seconds)
-
-
-def judged(translations: list[str], reference: Path | None) -> float:
-    """Their BLEU, where there is something to judge them by."""
-    if reference is None:
-        return math.nan
-    from translate.data.plain_text import read_lines
-    from translate.evaluation.metrics import bleu
-
-    return bleu(translations, [[line] for line in read_lines(reference)])
 
 
 def peak(device: str) -> float:
@@ -356,12 +343,6 @@ def peak(device: str) -> float:
     import torch
 
     return torch.cuda.max_memory_allocated(device) / 1e6 or math.nan
-
-
-def processor_time() -> float:
-    """Of this process and of its workers that have ended."""
-    spent = os.times()
-    return spent.user + spent.system + spent.children_user + spent.children_system
 
 
 def native(
@@ -413,7 +394,7 @@ def served(
     torch.set_num_threads(options.threads)  # of which a single worker takes all
     engine = CTranslate2Search(
         Path(export), loaded.tokenizers, search, tokens_per_batch=tokens,
-        workers=workers or ctranslate2_workers(options), device=options.device,
+        workers=workers or options.workers, device=options.device,
     )  # fmt: skip
     torch.set_num_threads(1)  # as `translate text` does where each line is answered
     return partial(streamed, translator.load(loaded, device=options.device, search=engine))
@@ -432,11 +413,11 @@ def direct(
     from translate.data.tokenizer import Tokenizer
 
     source, target = (Tokenizer.load(Path(export, f"{side}.spm")) for side in ("source", "target"))
-    most = ctranslate2_workers(options)
-    workers = workers or most
+    workers = workers or options.workers
     translator = ctranslate2.Translator(
-        export, device=options.device, inter_threads=workers, intra_threads=most // workers
-    )
+        export, device=options.device, inter_threads=workers,
+        intra_threads=options.workers // workers,
+    )  # fmt: skip
     ids = {piece: i for i, piece in enumerate(target.pieces(range(len(target))))}
     beam = search.get("beam_size", 1)
 
@@ -455,22 +436,15 @@ def direct(
 EXPORTED: dict[str, Callable[..., Translate]] = {"served": served, "direct": direct}
 
 
-def ctranslate2_workers(options: argparse.Namespace) -> int:
-    """A thread each on a CPU; on a GPU they would only share it."""
-    return int(options.threads) if options.device == "cpu" else 1
-
-
 def versions(device: str) -> str:
-    from importlib.metadata import PackageNotFoundError, version
+    from importlib.metadata import version
+    from importlib.util import find_spec
 
     from translate.training.records import device_name
 
-    named = [f"Python {platform.python_version()}"]
-    for package in ("torch", "ctranslate2"):
-        try:
-            named.append(f"{package} {version(package)}")
-        except PackageNotFoundError:
-            named.append(f"no {package}")
+    named = [f"Python {platform.python_version()}", f"torch {version('torch')}"]
+    if find_spec("ctranslate2"):
+        named.append(f"ctranslate2 {version('ctranslate2')}")
     return f"{device_name(gpu=device != 'cpu')}: {', '.join(named)}"
 
 

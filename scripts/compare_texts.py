@@ -78,17 +78,14 @@ class Side:
 def compared(before: Side, after: Side, run: Path, search: str) -> bool:
     """Print one line of the table; whether all texts are equal."""
     equal = len({*before.texts, *after.texts}) == 1
-    ratios = [
-        median(b / a for a, b in zip(one, other, strict=True))
-        for one, other in (
-            (before.seconds, after.seconds),
-            (before.translating, after.translating),
-        )
-    ]
+    seconds, translating = (
+        median(b / a for a, b in zip(getattr(before, name), getattr(after, name), strict=True))
+        for name in ("seconds", "translating")
+    )
     print(
         f"{run.name:<22}{search:<8}{'equal' if equal else 'DIFFERENT':<11}"
         f"{median(before.translating):>8.1f} s → {median(after.translating):>6.1f} s"
-        f"   translating × {ratios[1]:.3f}   seconds × {ratios[0]:.3f}",
+        f"   translating × {translating:.3f}   seconds × {seconds:.3f}",
         flush=True,
     )
     if not equal:

@@ -25,7 +25,7 @@ from typing import Any
 
 import yaml
 from experiments import evaluated, new_parser, tell, train
-from options import begin, composed, quoted
+from options import begin, composed, numbers, quoted
 
 from translate.cli.compare import CompareOptions
 from translate.data.corpus import prepare, read_nodes
@@ -106,9 +106,11 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         help=f"one ablation; repeat for more; default: {'; '.join(CHANGES)}",
     )  # fmt: skip
     parser.add_argument(
-        "--seeds", type=seeds, default=[1], metavar="N,N,…", help="seeds to train with; default: 1"
+        "--seeds", type=numbers, default=[1], metavar="N,N,…", help="to train with; default: 1"
     )
     given = parser.parse_intermixed_args(argv)
+    if len(set(given.seeds)) < len(given.seeds):
+        parser.error(f"--seeds {given.seeds} has a seed twice")
     for place, overrides in [
         *((f"--change {change!r}", shlex.split(change)) for change in given.changes or []),
         ("KEY=VALUE", given.overrides),
@@ -118,17 +120,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         if any(override.startswith("seed=") for override in overrides):
             parser.error(f"{place}: choose seeds with --seeds")
     return given
-
-
-def seeds(text: str) -> list[int]:
-    """Whole numbers separated by commas, each once."""
-    try:
-        found = [int(number) for number in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} must be whole numbers, such as 1,2,3") from None
-    if len(set(found)) < len(found):
-        raise argparse.ArgumentTypeError(f"{text!r} contains a seed twice")
-    return found
 
 
 def checked(given: argparse.Namespace) -> list[str]:

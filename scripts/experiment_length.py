@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 import yaml
 from experiments import evaluated, new_parser, tell, train
-from options import begin
+from options import begin, names, numbers
 
 from translate.compose import options
 from translate.data.corpus import prepare, read_nodes
@@ -156,30 +156,6 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
             f"{given.recipes} has no recipe for {', '.join(unknown)}: give data= without --recipes"
         )
     return given
-
-
-def names(what: str, known: Sequence[str]) -> Callable[[str], list[str]]:
-    """A reader of names separated by commas."""
-
-    def read(text: str) -> list[str]:
-        found = [name for name in text.split(",") if name]
-        if unknown := [name for name in found if name not in known]:
-            raise argparse.ArgumentTypeError(
-                f"no {what} {', '.join(unknown)}: choose from {', '.join(known)}"
-            )
-        return found
-
-    return read
-
-
-def numbers(text: str) -> list[int]:
-    """Whole numbers separated by commas."""
-    try:
-        return [int(number) for number in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} must be whole numbers, such as 10,20,30"
-        ) from None
 
 
 def settings(model: str, given: argparse.Namespace, positions: str | None = None) -> list[str]:

@@ -44,6 +44,28 @@ def positive(text: str) -> int:
     return whole(text, least=1)
 
 
+def numbers(text: str) -> list[int]:
+    """Whole numbers separated by commas."""
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} must be whole numbers, such as 1,2,3") from None
+
+
+def names(what: str, known: Sequence[str]) -> Callable[[str], list[str]]:
+    """A reader of names separated by commas."""
+
+    def read(text: str) -> list[str]:
+        chosen = [name for name in text.split(",") if name]
+        if unknown := [name for name in chosen if name not in known]:
+            raise argparse.ArgumentTypeError(
+                f"no {what} {', '.join(unknown)}: choose from {', '.join(known)}"
+            )
+        return chosen
+
+    return read
+
+
 def quoted(text: str) -> str:
     """What a shell can cut into words."""
     try:

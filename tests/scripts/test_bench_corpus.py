@@ -24,19 +24,6 @@ def test_a_process_that_dies_ends_the_wait(
         bench.apart(bench.prepared, tmp_path)
 
 
-def test_a_folder_that_is_not_there_is_told(
-    load_script: Callable[[str], ModuleType],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-) -> None:
-    missing = tmp_path / "nowhere"
-    monkeypatch.setattr(sys, "argv", ["bench_corpus.py", "9", "--folder", str(missing)])
-    with pytest.raises(SystemExit):
-        load_script("bench_corpus").main()
-    assert f"--folder {missing}: there is no such folder" in capsys.readouterr().err
-
-
 @pytest.mark.soak
 def test_a_pair_takes_numbers_and_no_text(tmp_path: Path) -> None:
     few, many = 60_000, 360_000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -104,7 +103,9 @@ def test_ctranslate2_is_in_memory_once_when_its_rows_are_measured(
     monkeypatch.setattr(Tokenizer, "load", lambda _: Pieces())
     monkeypatch.setattr(script, "peak", lambda _: at_peak.append([*loaded]) or 1.0)
     (tmp_path / "in").write_text("a\nb\nc\n", encoding="utf-8")
-    options = argparse.Namespace(input=tmp_path / "in", reference=None, device="cpu", threads=2)
+    options = argparse.Namespace(
+        input=tmp_path / "in", reference=None, device="cpu", threads=2, workers=2
+    )
     script.measure(
         options, range(2), engine="direct", search="greedy", tokens=9, export="export", single=2
     )
@@ -127,20 +128,6 @@ def test_what_cannot_be_measured_is_told_before_any_row(script, monkeypatch, tmp
     monkeypatch.setattr(bundle, "find", lambda run: run)
     assert "none is empty" in refused(tmp_path, files["none"])
     assert "one has 1 line, " in refused(tmp_path, files["two"], "--reference", str(files["one"]))
-
-
-def test_the_searches_are_valid(script) -> None:
-    from translate.search import Search, build
-
-    assert script.SEARCHES
-    assert all(isinstance(build(search), Search) for search in script.SEARCHES.values())
-
-
-def test_help_tells_the_engines() -> None:
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--help"], capture_output=True, text=True, check=True
-    )
-    assert "engine=ctranslate2" in done.stdout
 
 
 def test_a_row_translates_when_it_is_its_turn(script, monkeypatch, tmp_path) -> None:

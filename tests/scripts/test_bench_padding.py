@@ -8,8 +8,6 @@ from types import ModuleType
 
 import pytest
 
-from translate.errors import UserError
-
 
 def test_larger_pools_pad_less(
     script: ModuleType,
@@ -29,9 +27,3 @@ def test_larger_pools_pad_less(
     for row in rows:
         small, large = (float(cell.rstrip("% |")) for cell in row.split(" | ")[1:])
         assert small > large > 0
-
-
-def test_a_wrong_setting_is_told(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["bench_padding.py", "data=toy", "data.trian=9"])
-    with pytest.raises(UserError, match=r"data\.trian is not a key; did you mean data\.train"):
-        script.main()

@@ -90,13 +90,3 @@ def test_the_transformer_is_not_trained_twice_for_its_own_positions(script: Modu
     other = check(script.settings("transformer", given, "alibi"))
     assert other["model"]["positions"] == "alibi"
     assert script.folder_of("alibi") == "transformer-alibi"
-
-
-def test_lengths_without_a_bleu_are_not_drawn(
-    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn: list[dict[str, list[tuple[float, float]]]] = []
-    monkeypatch.setattr(script, "bleu_by_length", lambda lines, *_, **__: drawn.append(lines))
-    buckets = script.by_source_length(["a", "a b"], ["c", "c d e f"], [["c"], ["c d e f"]], [1])
-    script.write(tmp_path / "length", {"good": buckets}, fewest=1)
-    assert drawn[0] == {"good": [(2, pytest.approx(100))]}
