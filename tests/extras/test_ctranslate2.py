@@ -219,7 +219,7 @@ def test_greedy_search_is_ours(exported) -> None:
     bundle, _ = exported
     engine = engine_of(exported, tokens_per_batch=20, workers=2)
     native = Translator(bundle.model, bundle.tokenizers, build(GREEDY)).stream(LINES)
-    served = Translator(bundle.model, bundle.tokenizers, engine, whole_windows=True)
+    served = Translator(bundle.model, bundle.tokenizers, engine)
     for (mine,), (theirs,) in zip(native, served.stream(LINES), strict=True):
         assert theirs.tokens == mine.tokens
         assert theirs.log_prob == pytest.approx(mine.log_prob, abs=1e-4)
@@ -303,7 +303,7 @@ def test_a_folder_may_have_any_name(exported, tmp_path) -> None:
     except (OSError, UnicodeError):
         pytest.skip("this file system takes UTF-8 alone")
     engine = engine_of((bundle, odd))
-    served = Translator(bundle.model, bundle.tokenizers, engine, whole_windows=True)
+    served = Translator(bundle.model, bundle.tokenizers, engine)
     assert len(served.translate(LINES)) == len(LINES)
 
 

@@ -79,7 +79,7 @@ print(len(os.listdir("/proc/self/task")) - before)
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_loading_starts_no_threads(tmp_path, make_model, joint, options) -> None:
     """PyTorch's would wait until the process ends, in the way of another engine's."""
-    wide = options["transformer"] | {"d_model": 1024}
+    wide = options["transformer"] | {"d_model": 256}
     write(tmp_path / "b", make_model("transformer", **wide), joint, wide)
     done = subprocess.run(
         [sys.executable, "-c", LOADING, str(tmp_path / "b")],
@@ -333,20 +333,10 @@ def test_a_run_without_a_bundle_says_what_to_do(tmp_path) -> None:
     (tmp_path / "config.yaml").touch()
     with pytest.raises(UserError, match=rf"resume it with translate train run={tmp_path}"):
         bundle.find(tmp_path)
-    (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "checkpoints" / "best.ckpt").touch()
-    with pytest.raises(UserError, match=rf"is missing: restore a copy of {tmp_path / 'bundle'}"):
-        bundle.find(tmp_path)
-    with pytest.raises(UserError, match=r"config\.yaml is a file: give the folder of a run"):
-        bundle.find(tmp_path / "config.yaml")
     with pytest.raises(UserError, match="nowhere does not exist: check the path"):
         bundle.find(tmp_path / "nowhere")
     with pytest.raises(UserError, match="is not a bundle"):
         bundle.load(tmp_path)
-    (tmp_path / "link").mkdir()
-    (tmp_path / "link" / "bundle").symlink_to(tmp_path / "link" / "bundle")  # to itself
-    with pytest.raises(UserError, match="has no bundle"):
-        bundle.find(tmp_path / "link")
 
 
 class Killed(BaseException):

@@ -42,7 +42,7 @@ def test_a_damaged_file_is_told(tmp_path: Path, content: bytes) -> None:
 
 def test_a_file_without_end_is_not_read(tmp_path: Path) -> None:
     (tmp_path / FILE).symlink_to("/dev/zero")
-    with pytest.raises(UserError, match=r"confidence\.json is a symbolic link"):
+    with pytest.raises(UserError, match=r"confidence\.json cannot be read \(it is a symbolic link"):
         read(tmp_path, weights_sha256="ab", search=SEARCH)
 
 

@@ -214,12 +214,18 @@ class Workers(Generic[Task, Result]):
         doing: dict[Connection, int] = {}
         idle = list(self._connections)
         while len(results) < len(tasks):
-            for connection, (i, task) in zip(idle, waiting, strict=False):
-                _send(connection, task)
-                doing[connection] = i
-            idle = cast("list[Connection]", wait(list(doing)))
-            for connection in idle:
-                results[doing.pop(connection)] = _answer(connection)
+            try:
+                for connection, (i, task) in zip(idle, waiting, strict=False):
+                    connection.send(task)
+                    doing[connection] = i
+                idle = cast("list[Connection]", wait(list(doing)))
+                answers = [connection.recv() for connection in idle]
+            except (EOFError, OSError) as ended:  # a BrokenPipeError would mean our own output
+                raise UserError(WORKER_DIED) from ended
+            for connection, (result, error) in zip(idle, answers, strict=True):
+                if error is not None:
+                    raise error
+                results[doing.pop(connection)] = result
         return [results[i] for i in range(len(tasks))]
 
     def _start(self, count: int) -> None:
@@ -290,20 +296,3 @@ def _portable(error: Exception, place: str) -> Exception:
         error = RuntimeError(message)
     error.add_note("in a worker:\n" + place)
     return error
-
-
-def _send(connection: Connection, task: Any) -> None:
-    try:
-        connection.send(task)
-    except OSError as error:  # a BrokenPipeError would mean this program's own output
-        raise UserError(WORKER_DIED) from error
-
-
-def _answer(connection: Connection) -> Any:
-    try:
-        result, error = connection.recv()
-    except (EOFError, OSError) as ended:
-        raise UserError(WORKER_DIED) from ended
-    if error is not None:
-        raise error
-    return result

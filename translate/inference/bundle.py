@@ -41,6 +41,7 @@ from translate.models import registry
 from translate.models.head import AttentionHead
 from translate.models.registry import shapes_only
 from translate.models.seq2seq import Seq2Seq
+from translate.names import on_demand
 from translate.search.ensemble import Ensemble
 from translate.version import __version__
 
@@ -50,9 +51,10 @@ CONFIG, WEIGHTS, CHECKSUMS = "config.json", "model.safetensors", "checksums.json
 SOURCE, TARGET, CARD = "source.spm", "target.spm", "README.md"
 CHECKED = (CONFIG, WEIGHTS, SOURCE, TARGET)
 
+MODEL_CARD = "translate.extras.model_card:model_card"
+
 # the largest size of a file of a bundle, in bytes
 LARGEST = {CONFIG: 1 << 20, CHECKSUMS: 1 << 16, SOURCE: 1 << 27, TARGET: 1 << 27, WEIGHTS: 1 << 36}
-DEEPEST = 16  # levels of JSON
 FLOATS = {torch.float64, torch.float32, torch.bfloat16, torch.float16}
 
 
@@ -146,7 +148,7 @@ def save(
     )
     weights = {name: tensor.cpu().contiguous() for name, tensor in _weights(model).items()}
     values = config.model_dump(mode="json")
-    card = model_card(values, sum(tensor.numel() for tensor in weights.values()))
+    card = on_demand(MODEL_CARD)(values, sum(tensor.numel() for tensor in weights.values()))
     files = {
         CONFIG: _json(values),
         WEIGHTS: safetensors.torch.save(weights),
@@ -181,14 +183,10 @@ def find(run: str | Path) -> Path:
         ) from error
     if folder is not None:
         return folder
-    if run.is_file():
-        raise UserError(f"{run} is a file: give the folder of a run")
-    if not run.is_dir():
+    if not run.exists():
         raise UserError(f"{run} does not exist: check the path, or train it with translate train")
     if not (run / "config.yaml").exists():
         raise UserError(f"{run} is not a run folder and has no bundle: check run=")
-    if (run / "checkpoints" / "best.ckpt").exists():
-        raise UserError(f"the bundle of {run} is missing: restore a copy of {run / 'bundle'}")
     raise UserError(
         f"{run} has no bundle yet, because its training has not reached a first validation: "
         f"resume it with translate train {shlex.quote(f'run={run}')}"
@@ -209,15 +207,15 @@ def of_run(run: str | Path) -> Bundle:
     """
     folder = find(run)
 
-    def files() -> tuple[tuple[str, int], ...]:
-        there = (file for file in folder.glob("*") if file.exists())  # no link to itself
-        return tuple(sorted((file.name, file.stat().st_mtime_ns) for file in there))
+    def changed() -> tuple[int, ...]:
+        files = (folder / name for name in (*CHECKED, CHECKSUMS))
+        return tuple(file.stat().st_mtime_ns for file in files if file.exists())
 
-    return _kept(folder, folder.absolute(), steadily(folder, files))
+    return _kept(folder, folder.absolute(), steadily(folder, changed))
 
 
 @lru_cache(maxsize=8)  # once for the configuration of a command and for all that it does
-def _kept(folder: Path, place: Path, files: tuple[tuple[str, int], ...]) -> Bundle:
+def _kept(folder: Path, place: Path, changed: tuple[int, ...]) -> Bundle:
     return load(folder)
 
 
@@ -275,7 +273,12 @@ def _load(folder: Path) -> Bundle:
     with shapes_only():
         outline = _build(config)
     weights = _verified(place, WEIGHTS, expected, largest=_largest(outline))
-    tensors = _tensors(weights, place / WEIGHTS)
+    try:
+        tensors = safetensors.torch.load(weights)
+    except (SafetensorError, LookupError, ValueError, TypeError, RuntimeError) as error:
+        raise UserError(
+            f"{place / WEIGHTS} is not a safetensors file ({error}): copy it again"
+        ) from error
     _check_weights(outline, tensors, place / WEIGHTS)
     model = _build(config)
     model.to(next(iter(tensors.values())).dtype)
@@ -354,7 +357,10 @@ def _config(content: bytes, path: Path) -> BundleConfig:
             f"{path}: format {written} comes from a newer version ({values.get('version')!r}); "
             f"this is {__version__}, which reads format {FORMAT}: update this program"
         )
-    values = upgrade(values)
+    if isinstance(options := values.get("options"), dict):
+        node = registry.upgraded({**options, "family": values.get("family")})
+        del node["family"]
+        values["options"] = node
     check(problems(BundleConfig, values, str(path)))
     config = BundleConfig.model_validate(values)
     check(misnamed(str(path), values, registry.families(), key="family"))
@@ -366,25 +372,6 @@ def _config(content: bytes, path: Path) -> BundleConfig:
     check(lines)
     check(searches.problems(config.search, f"{path}: search"))
     return config
-
-
-def upgrade(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Bring the content of a config.json to today's form, whichever version wrote it.
-
-    A family that there is not, and options that are none, stay for the checks that follow.
-    """
-    family, options = values.get("family"), values.get("options")
-    if not (isinstance(family, str) and isinstance(options, dict)):
-        return dict(values)
-    node = registry.upgraded({**options, "family": family})
-    return {**values, "options": {key: value for key, value in node.items() if key != "family"}}
-
-
-def _tensors(content: bytes, path: Path) -> dict[str, Tensor]:
-    try:
-        return safetensors.torch.load(content)
-    except (SafetensorError, LookupError, ValueError, TypeError, RuntimeError) as error:
-        raise UserError(f"{path} is not a safetensors file ({error}): copy it again") from error
 
 
 def _verified(
@@ -424,91 +411,26 @@ def read_bounded(path: Path, *, largest: int) -> bytes:
                 )
             return file.read()
     except OSError as error:
-        if path.is_symlink():
-            raise UserError(
-                f"{path} is a symbolic link, but a bundle must contain regular files: copy it "
-                "with cp -rL"
-            ) from error
-        remedy = "copy the whole bundle again"
-        if isinstance(error, PermissionError):
-            remedy = "allow this user to read it"
-        raise UserError(f"{path} cannot be read ({error.strerror}): {remedy}") from error
+        reason = "it is a symbolic link" if path.is_symlink() else error.strerror
+        raise UserError(
+            f"{path} cannot be read ({reason}): copy the whole bundle again, with cp -rL"
+        ) from error
 
 
 def parse_json(content: bytes, path: Path) -> dict[str, Any]:
-    """Return a JSON object of a bounded depth; `path` is for the message.
+    """Return a JSON object; `path` is for the message.
 
     Raises:
-        UserError: it is damaged, no object, or too deep.
+        UserError: it is damaged, or no object.
     """
     try:
         values = json.loads(content, parse_constant=_no_number)
-        depth = _depth(values)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is damaged ({error}): copy the whole bundle again") from error
-    if not isinstance(values, dict) or depth > DEEPEST:
-        what = f"not a JSON object of at most {DEEPEST} levels"
-        raise UserError(f"{path} is damaged ({what}): copy the whole bundle again")
+    if not isinstance(values, dict):
+        raise UserError(f"{path} is damaged (not a JSON object): copy the whole bundle again")
     return values
 
 
 def _no_number(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
-
-
-def _depth(value: Any) -> int:
-    within = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return 1 + max(map(_depth, within), default=0)
-
-
-def model_card(config: Mapping[str, Any], num_parameters: int) -> str:
-    """Return the README of a bundle: Markdown with the front matter that model hubs read.
-
-    `config` is the content of config.json; its `extra` is listed key by key.
-    """
-    source, target = config["source_language"], config["target_language"]
-    facts = {
-        "Translates": f"{source} → {target}",
-        "Model": f"{config['family']}, {num_parameters:,} parameters",
-        "Vocabulary": f"{config['source_vocab_size']:,} source and "
-        f"{config['target_vocab_size']:,} target pieces",
-        "Search": _flat(config["search"]),
-        **{key.replace("_", " "): _flat(value) for key, value in config["extra"].items()},
-    }
-    lines = "\n".join(f"- **{name}**: {value}" for name, value in facts.items())
-    return f"""---
-language:
-- {source.replace("_", "-")}
-- {target.replace("_", "-")}
-library_name: attention-translate
-pipeline_tag: translation
----
-
-# {source} → {target}
-
-{lines}
-
-## Use
-
-With attention-translate {config["version"]} installed from its source:
-
-```
-translate text run=PATH_OF_THIS_FOLDER "…"
-```
-
-```python
-import translate
-
-print(translate.load("PATH_OF_THIS_FOLDER").translate(["…"]))
-```
-
-## Options
-
-{"".join(f"- {key}: {_flat(value)}" + chr(10) for key, value in config["options"].items())}"""
-
-
-def _flat(value: Any) -> str:
-    """Write a value in one line."""
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_flat(item)}" for key, item in value.items())
-    return ", ".join(map(_flat, value)) if isinstance(value, list | tuple) else str(value)

@@ -45,8 +45,7 @@ class TooLongError(UserError):
 
     def __init__(self, lengths: dict[int, int], limit: int) -> None:
         first, *others = self.indices = list(lengths)
-        several = f"so do {len(others)} later lines" if len(others) > 1 else "so does a later line"
-        also = f", and {several}" if others else ""
+        also = f" (too long as well: {counted(len(others), 'line')})" if others else ""
         super().__init__(
             f"line {first + 1} has {lengths[first]} pieces on one side, more than the {limit} "
             f"that can be read at once{also}: split the sentence, or leave the pair out"

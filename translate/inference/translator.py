@@ -121,8 +121,6 @@ class Translator:
             the search.
         guard: what looks for translations that cannot be right; None trusts the search.
         confidence: what tells how sure a translation is; None where nothing was learned.
-        whole_windows: the search cuts what it is given into batches itself, so it is given all at
-            once; the guard's own search and scoring keep to `tokens_per_batch`.
     """
 
     def __init__(
@@ -141,7 +139,6 @@ class Translator:
         mbr: Utility | None = None,
         guard: Guard | None = None,
         confidence: Confidence | None = None,
-        whole_windows: bool = False,
     ) -> None:
         self.device = choose_device(device)
         if workers > 1 and self.device.type != "cpu":
@@ -162,7 +159,8 @@ class Translator:
         self.mbr = mbr
         self.guard = guard
         self.confidence = confidence
-        self.whole_windows = whole_windows
+        # such a search cuts what it is given into batches itself
+        self._whole_windows = getattr(search, "whole_windows", False)
         self._constraint_encoder = ConstraintEncoder(
             tokenizers.target, search.rules.banned,
             max_length=model.max_length, unknown_replaced=unknown_words is not None,
@@ -260,27 +258,24 @@ class Translator:
         self, workers: BatchWorkers, segments: Sequence[Segment], *, again: bool = False
     ) -> list[list[Translation]]:
         """Return the n best of every segment, searched in batches of like length."""
-        most = sys.maxsize if self.whole_windows and not again else self._tokens_of_a_batch()
+        share = max(self.tokens_per_batch // self.workers, SMALLEST_SHARE)
+        most = min(self.tokens_per_batch, share)
+        if self._whole_windows and not again:
+            most = sys.maxsize
         batches = shared_out([len(s.ids) + 1 for s in segments], most, self.workers)
         answers = workers.map([([segments[i] for i in batch], again) for batch in batches])
         by_index = dict(zip(itertools.chain(*batches), itertools.chain(*answers), strict=True))
         n_best = [by_index[i] for i in range(len(segments))]
         return n_best if self.mbr is None else [ranked(each, self.mbr) for each in n_best]
 
-    def _tokens_of_a_batch(self) -> int:
-        """Return each worker's share, but none so small that its products would be slow."""
-        return max(
-            min(SMALLEST_SHARE, self.tokens_per_batch), self.tokens_per_batch // self.workers
-        )
-
     def _batch(self, batch: Batch, *, need_alignment: bool) -> list[list[Translation]]:
         """Return the n best of segments that are searched together, as far as memory goes."""
         segments, again = batch
         search = partial(self._together, again=again, need_alignment=need_alignment)
-        return by_halves(search, segments, fits=self._fits)
+        return by_halves(search, segments, fits=self._remember_size)
 
-    def _fits(self, tokens: int) -> None:
-        """Remember the size of batch that memory holds: later ones are no larger."""
+    def _remember_size(self, tokens: int) -> None:
+        """Make later batches no larger than memory holds."""
         self.tokens_per_batch = min(self.tokens_per_batch, tokens)
 
     def _together(
@@ -288,10 +283,10 @@ class Translator:
     ) -> list[list[Translation]]:
         search = self.guard.again if again and self.guard else self.search
         wanted = need_alignment or self.unknown_words is not None
-        found = self._hypotheses(search, segments, need_alignment=wanted)
+        hypotheses = self._hypotheses(search, segments, need_alignment=wanted)
         return [
             [self._translation(segment, hypothesis, need_alignment) for hypothesis in n_best]
-            for segment, n_best in zip(segments, found, strict=True)
+            for segment, n_best in zip(segments, hypotheses, strict=True)
         ]
 
     def _hypotheses(
@@ -316,6 +311,9 @@ class Translator:
         banned: list[str] = []
         if self.search.rules.banned:
             banned = self._constraint_encoder.banned_in(text, segment.constraint.prefix)
+        confidence = None
+        if self.confidence is not None:
+            confidence = self.confidence(evidence(hypothesis.log_prob, len(tokens)))
         return Translation(
             text=text,
             score=hypothesis.score,
@@ -325,9 +323,7 @@ class Translator:
             alignment=alignment if need_alignment else None,
             finished=hypothesis.finished,
             flags=tuple(f"banned {never}" for never in banned),
-            confidence=None
-            if self.confidence is None
-            else self.confidence(evidence(hypothesis.log_prob, len(tokens))),
+            confidence=confidence,
         )
 
     def _around(
@@ -441,7 +437,16 @@ def load(
     device = choose_device(device)  # refuse a wrong one before the work
     if device.type == "meta":
         raise UserError("device=meta has shapes, and no numbers: try device=auto")
-    loaded = _bundle(run, ensemble).into(target)
+    if isinstance(run, Bundle):
+        loaded = run
+    elif not isinstance(run, str | Path):
+        raise UserError(f"{run!r} is no path: give the folder of a run")
+    else:
+        loaded = bundle.of_run(run)
+        if ensemble:
+            others = [(str(other), bundle.of_run(other)) for other in ensemble]
+            loaded = bundle.together([(str(run), loaded), *others])
+    loaded = loaded.into(target)
     chosen = _search({} if search is None else search, loaded.config.search)
     options: Any = getattr(chosen, "config", None)  # a search of one's own may have none
     limiting: Callable[[Search], Search] | None = None
@@ -484,21 +489,9 @@ def load(
         mbr=mbr,
         guard=guard,
         confidence=learned,
-        whole_windows=getattr(chosen, "whole_windows", False),
     )
     prepack(translator.model)
     return translator
-
-
-def _bundle(run: str | Path | Bundle, ensemble: Sequence[str | Path]) -> Bundle:
-    """Return the bundle of a run; of all together where there are further runs."""
-    if isinstance(run, Bundle):
-        return run
-    if not isinstance(run, str | Path):
-        raise UserError(f"{run!r} is no path: give the folder of a run")
-    if not ensemble:
-        return bundle.of_run(run)
-    return bundle.together([(str(each), bundle.of_run(each)) for each in (run, *ensemble)])
 
 
 def _answer_at_once(model: Seq2Seq, engine: Engine) -> None:
