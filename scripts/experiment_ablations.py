@@ -32,7 +32,7 @@ from translate.data.corpus import prepare, read_nodes
 from translate.data.pairs import in_order
 from translate.errors import UserError
 from translate.evaluation.report import Stored
-from translate.evaluation.significance import SURE, differences, holm, welch
+from translate.extras.significance import SURE, differences, holm, welch
 from translate.inference import bundle
 
 RECIPE = "the recipe"

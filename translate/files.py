@@ -397,15 +397,6 @@ def in_turn(lock: Path, waiting: str = "") -> Iterator[None]:
         held.release()
 
 
-def sweep(leftovers: Mapping[Path, Path]) -> None:
-    """Remove folders that killed processes left: those whose lock file no process holds."""
-    from filelock import FileLock, Timeout
-
-    for folder, lock in leftovers.items():
-        with suppress(Timeout, OSError), FileLock(lock, blocking=False):
-            shutil.rmtree(folder, ignore_errors=True)
-
-
 def _take_over(path: Path) -> None:
     """Write who holds the lock into its file, where no other host has done so."""
     here = socket.gethostname()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import multiprocessing
 import os
 import shutil
 import time
@@ -19,11 +18,12 @@ from conf_nodes import corpus_of, node, overlay
 from filelock import FileLock
 
 from translate.data import corpus as corpus_module
-from translate.data.account import LanguageCounts, render
+from translate.data.account import LanguageCounts
 from translate.data.corpus import FORMAT, check_data, load
 from translate.data.plain_text import sameness
 from translate.data.tokenizer import check_tokenizer
 from translate.errors import UserError
+from translate.extras.corpus_report import render
 from translate.vocabulary import BOS, EOS
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -99,7 +99,7 @@ def test_no_sentence_of_either_side_is_in_two_splits(data, tokenizer, tmp_path, 
 
 def test_the_second_time_nothing_is_made(data, tokenizer, tmp_path, monkeypatch):
     first = corpus_of(data, tokenizer, cache=tmp_path)
-    monkeypatch.setattr(corpus_module, "build", None)
+    monkeypatch.setattr(corpus_module, "_make", None)
     second = corpus_of(data | {"tokens_per_batch": 77, "workers": 3}, tokenizer, cache=tmp_path)
     assert second.folder == first.folder
     assert second.train == first.train
@@ -198,24 +198,6 @@ def test_the_same_corpus_is_made_again_byte_for_byte(data, tokenizer, tmp_path):
         assert (one / name).read_bytes() == (two / name).read_bytes()
 
 
-def test_text_that_changes_while_it_is_prepared_is_not_kept(
-    data, tokenizer, tmp_path, folder, monkeypatch
-):
-    """Under the hash of the old text there would be the new one, for good."""
-    learn = corpus_module._train_tokenizers
-
-    def meanwhile(*arguments):
-        with (folder / "train.en").open("a", encoding="utf-8") as file:
-            file.write("one more\n")
-        return learn(*arguments)
-
-    with monkeypatch.context() as busy:
-        busy.setattr(corpus_module, "_train_tokenizers", meanwhile)
-        with pytest.raises(UserError, match="was changed while it was prepared: prepare it again"):
-            corpus_of(data, tokenizer, cache=tmp_path)
-    assert [path for path in (tmp_path / "corpora").iterdir() if path.is_dir()] == []
-
-
 @pytest.mark.parametrize(
     "step", ["select", "_train_tokenizers", "_training_columns", "_write", "account"]
 )
@@ -247,53 +229,44 @@ def test_contents_reach_the_disk_before_the_corpus_has_its_name(
     assert set(synced[:-2]) == {path.name for path in folder.iterdir()}
 
 
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """Return the nodes of a small corpus, and the cache that it is in."""
+    data = node("data", "toy", train=60, dev=5, test=5, min_words=4, max_words=8)
+    tokenizer, cache = node("tokenizer", "char"), tmp_path_factory.mktemp("prepared")
+    corpus_of(data, tokenizer, cache=cache)
+    return data, tokenizer, cache
+
+
 @pytest.mark.parametrize(
     "name", ["train.arrow", "dev.arrow", "test.arrow", "report.json", "source.spm"]
 )
-@pytest.mark.parametrize("length", [None, 0, 100])
-def test_a_damaged_corpus_is_named_with_the_remedy(data, tokenizer, tmp_path, name, length):
-    folder = corpus_of(data, tokenizer, cache=tmp_path).folder
+@pytest.mark.parametrize("length", [None, 0, 100, "fewer rows"])
+def test_a_damaged_corpus_is_named_with_the_remedy(prepared, tmp_path, name, length):
+    cache = prepared[-1]
+    (folder,) = (path for path in (cache / "corpora").iterdir() if path.is_dir())
+    damaged = tmp_path / folder.name
+    shutil.copytree(folder, damaged)
     if length is None:
-        (folder / name).unlink()
+        (damaged / name).unlink()
+    elif length == "fewer rows":  # to Arrow it is a shorter table
+        whole = pyarrow.ipc.open_stream((folder / "train.arrow").read_bytes()).read_all()
+        with pyarrow.ipc.new_stream(damaged / "train.arrow", whole.schema) as stream:
+            stream.write_table(whole.slice(0, 7))
     else:
-        os.truncate(folder / name, length)
+        os.truncate(damaged / name, length)
     with pytest.raises(UserError) as refused:
-        corpus_of(data, tokenizer, cache=tmp_path)
-    assert str(folder) in str(refused.value)
+        load(damaged)
+    assert str(damaged) in str(refused.value)
     assert "remove it, and it will be prepared again" in str(refused.value)
 
 
-@pytest.mark.parametrize("rows", [0, 7])
-def test_a_table_cut_between_two_batches_is_damaged(data, tokenizer, tmp_path, rows):
-    """To Arrow it is a shorter table."""
-    folder = corpus_of(data, tokenizer, cache=tmp_path).folder
-    path = folder / "train.arrow"
-    whole = pyarrow.ipc.open_stream(path.read_bytes()).read_all()
-    with pyarrow.ipc.new_stream(path, whole.schema) as stream:
-        stream.write_table(whole.slice(0, rows))
-    with pytest.raises(UserError, match=rf"train.arrow has {rows} of {len(whole)} rows.*remove it"):
-        corpus_of(data, tokenizer, cache=tmp_path)
-
-
-def test_a_group_cannot_be_held_out_twice(data, tokenizer, tmp_path):
-    twice = data | {"hold_out": {"dev": ["a", "7"], "test": [7]}}
-    told = r"data\.hold_out.* both name the group 7: give it to only one"
-    with pytest.raises(UserError, match=told):
-        corpus_of(twice, tokenizer, cache=tmp_path)
-
-
-def test_what_a_killed_process_left_is_swept_away(data, tokenizer, tmp_path):
+def test_what_a_killed_process_left_is_removed(data, tokenizer, tmp_path):
     folder = corpus_of(data, tokenizer, cache=tmp_path).folder
     stale = folder.with_name(f"{folder.name}.tmp-dead")
     folder.rename(stale)  # as after kill -9 just before the renaming
     assert corpus_of(data, tokenizer, cache=tmp_path).folder == folder
     assert not stale.exists()
-    others = [folder.with_name(f"{key}.tmp-x") for key in ("dead", "alive")]
-    for other in others:
-        (other / "scratch").mkdir(parents=True)
-    with FileLock(folder.with_name("alive.lock")):
-        corpus_of(data, tokenizer | {"vocab_size": 321}, cache=tmp_path)
-    assert [other.exists() for other in others] == [False, True]
 
 
 def test_that_another_process_is_waited_for_is_told(data, tokenizer, tmp_path, caplog):
@@ -309,27 +282,6 @@ def test_that_another_process_is_waited_for_is_told(data, tokenizer, tmp_path, c
         assert waiting.result().folder == folder
     told = f"another process prepares the corpus {folder}: waiting until it is there"
     assert caplog.messages.count(told) == 1
-
-
-def _prepare(data, tokenizer, cache, barrier, queue):
-    barrier.wait()
-    queue.put(len(corpus_of(data, tokenizer, cache=cache).train))
-
-
-def test_two_processes_at_once_make_one_corpus(data, tokenizer, tmp_path):
-    context = multiprocessing.get_context("forkserver")
-    barrier, queue = context.Barrier(2), context.Queue()
-    workers = [
-        context.Process(target=_prepare, args=(data, tokenizer, tmp_path, barrier, queue))
-        for _ in range(2)
-    ]
-    for worker in workers:
-        worker.start()
-    lengths = [queue.get(timeout=60) for _ in workers]
-    for worker in workers:
-        worker.join()
-    assert lengths[0] == lengths[1] > 0
-    assert len([path for path in (tmp_path / "corpora").iterdir() if path.is_dir()]) == 1
 
 
 def test_the_report_adds_up_and_is_worth_reading(data, tokenizer, tmp_path, folder):
@@ -507,12 +459,8 @@ def test_one_pair_is_enough_to_train(tokenizer, tmp_path):
 def test_nothing_to_train_on_is_an_error(data, tokenizer, tmp_path, folder):
     (folder / "train.de").write_text("a\nb\n")
     (folder / "train.en").write_text("a\n\n")
-    told = r"none of the 2 pairs of the training text is left \(identical 1, empty 1\)"
+    told = r"the training text is empty, or nothing of it is left \(dropped: identical 1, empty 1\)"
     with pytest.raises(UserError, match=told):
-        corpus_of(data, tokenizer, cache=tmp_path)
-    (folder / "train.de").write_text("")
-    (folder / "train.en").write_text("")
-    with pytest.raises(UserError, match="the training text is empty"):
         corpus_of(data, tokenizer, cache=tmp_path)
 
 
@@ -538,10 +486,9 @@ def test_an_interrupted_disk_leaves_no_corpus(data, tokenizer, tmp_path, monkeyp
         corpus_of(data, tokenizer, cache=tmp_path)
 
 
-def test_toy_carries_gold_alignments(tmp_path):
-    data = node("data", "toy", train=60, dev=5, test=5, min_words=4, max_words=8)
-    tokenizer = node("tokenizer", "word", hard_vocab_limit=False)
-    corpus = corpus_of(data, tokenizer, cache=tmp_path)
+def test_toy_carries_gold_alignments(prepared):
+    data, tokenizer, cache = prepared
+    corpus = corpus_of(data, tokenizer, cache=cache)
     for table in (corpus.train, corpus.dev, corpus.test):
         for row in table.to_pylist():
             target = row["target"] if "target" in row else row["references"][0]

@@ -6,16 +6,20 @@ import logging
 import math
 import random
 import re
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
+from sacrebleu.significance import PairedTest
 
 from translate.errors import UserError
 from translate.evaluation import metrics
@@ -23,17 +27,18 @@ from translate.evaluation.breakdown import by_label, by_source_length
 from translate.evaluation.metrics import (
     LONGEST,
     bleu,
+    build_metrics,
     build_ter,
     choose_tokenizer,
     chrf,
     corpus_scores,
     edits,
+    intervals,
     reference_streams,
     sentence_chrf,
     sentence_scores,
 )
 from translate.evaluation.report import Likelihood
-from translate.evaluation.significance import intervals
 from translate.extras.comparison import compare
 from translate.extras.seeds import System
 
@@ -306,3 +311,59 @@ def test_every_figure_of_a_comparison_is_of_that_tokenizer() -> None:
     assert max(sentence.ter for sentence in column.sentences) < 30
     assert by_source_length([""] * 3, TRANSLATED, CHINESE, tokenize="zh")[0].bleu == theirs
     assert by_label(["x"] * 3, TRANSLATED, CHINESE, tokenize="zh")[0].bleu == theirs
+
+
+ANIMALS = ("dog", "cat")
+ITEMS = [[f"the {animal} sees a house number {i}"] for i in range(8) for animal in ANIMALS]
+MIXED = [
+    text.replace("sees", "eats").replace("house", "mouse") if number % 3 else text
+    for number, (text,) in enumerate(ITEMS)
+]
+
+
+def test_intervals_are_around_the_score_and_narrower_with_more_sentences() -> None:
+    few = intervals(MIXED, ITEMS, resamples=300, seed=3)
+    many = intervals(MIXED * 9, ITEMS * 9, resamples=300, seed=3)
+    for metric, found in few.items():
+        assert found.half_width > 2 * many[metric].half_width > 0
+        assert "bs:300|seed:3" in found.signature
+    assert few["chrf"].mean == pytest.approx(chrf(MIXED, ITEMS), abs=few["chrf"].half_width)
+
+
+def test_the_interval_agrees_with_all_resamples() -> None:
+    """Slow twin: the middle 95 % of the scores of all n^n resamples."""
+    hypotheses, references = MIXED[:4], ITEMS[:4]
+    scores = sorted(
+        chrf([hypotheses[i] for i in drawn], [references[i] for i in drawn])
+        for drawn in product(range(4), repeat=4)
+    )
+    low, high = np.quantile(scores, [0.025, 0.975], method="nearest")
+    found = intervals(hypotheses, references, resamples=2000, seed=1)["chrf"]
+    assert found.half_width == pytest.approx((high - low) / 2, rel=0.02)
+    assert found.mean == pytest.approx(np.mean(scores), abs=0.05 * found.half_width)
+
+
+@pytest.mark.parametrize("seed", [1, 12345])
+def test_the_signature_repeats_the_interval_in_sacrebleu(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SACREBLEU_SEED", str(seed))
+    streams = reference_streams(MIXED, ITEMS)
+    test = PairedTest([("a", MIXED)], build_metrics("13a"), streams, test_type="bs", n_samples=200)
+    signatures, results = test()
+    found = intervals(MIXED, ITEMS, resamples=200, seed=seed)
+    for (theirs, (alone,)), ours in zip(list(results.items())[1:], found.values(), strict=True):
+        assert (ours.mean, ours.half_width) == pytest.approx((alone.mean, alone.ci), rel=1e-5)
+        assert ours.signature == str(signatures[theirs])
+
+
+def test_an_interval_takes_memory_for_one_resample() -> None:
+    """A thousand of them at once take 80 kB a sentence, more than all else together."""
+    hypotheses, references, peaks = MIXED * 10, ITEMS * 10, []
+    intervals(hypotheses, references, resamples=1, seed=1)  # what is loaded once is no part
+    for resamples in (1, 200):
+        tracemalloc.start()
+        intervals(hypotheses, references, resamples=resamples, seed=1)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.2 * peaks[0]

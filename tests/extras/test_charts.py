@@ -12,10 +12,10 @@ from colours import contrast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from translate.evaluation.breakdown import Rows
 from translate.extras import charts
 from translate.extras.charts import Chart
 from translate.extras.page_templates import templates
+from translate.extras.report_tables import Rows
 
 ODD = "a<b & \"c\" 'd' ¿é?"
 STYLE = resources.files("translate.extras").joinpath("templates/page.html").read_text("utf-8")

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from translate.evaluation.metrics import intervals
 from translate.evaluation.report import Likelihood
-from translate.evaluation.significance import holm, intervals, welch
 from translate.extras.comparison import Comparison, as_csv, compare, render
 from translate.extras.pages import comparison_page
 from translate.extras.seeds import System, _common_name, seed_scores
+from translate.extras.significance import holm, welch
 from translate.extras.word_diff import word_diff
 
 SOURCES = [f"der Hund sieht Haus {i}" for i in range(12)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
-from translate.evaluation.report import table
+from translate.extras.report_tables import table
 from translate.extras.terminal_heatmap import TerminalHeatmap
 
 

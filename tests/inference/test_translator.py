@@ -11,7 +11,7 @@ from small_translators import learned
 
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
-from translate.evaluation.alignment import word_attention
+from translate.extras.word_attention import word_attention
 from translate.inference.text_constraints import TextConstraint
 from translate.inference.translation import NOTHING
 from translate.inference.translator import Translator, choose_device

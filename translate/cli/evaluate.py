@@ -10,6 +10,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from translate.cli.options import PathOption, TestSetOptions, TranslatingOptions
 
+TABLES = "translate.extras.report_tables:render"
 USAGE = """\
   translate evaluate run=runs/demo                         # the test sentences of its corpus
   translate evaluate run=runs/demo data.split=dev search=beam search.beam_size=8
@@ -70,9 +71,9 @@ def run(options: EvaluateOptions) -> None:
     from translate.cli.streams import show
     from translate.errors import UsageError
     from translate.evaluation.judging import FILES, OPTIONS, evaluate
-    from translate.evaluation.report import render
     from translate.inference import bundle
     from translate.inference.translator import load
+    from translate.names import on_demand
 
     target = options.target
     if target is not None and options.input is None:
@@ -103,4 +104,4 @@ def run(options: EvaluateOptions) -> None:
         attention=options.attention,
         command=sys.argv[1:],
     )
-    show(render(report))
+    show(on_demand(TABLES)(report))

@@ -19,6 +19,7 @@ from translate.data.cleaning import Dropped, Tell
 from translate.data.plain_text import json_line
 from translate.nodes import group_problems
 
+REPORT = "translate.extras.corpus_report:render"
 USAGE = """\
   translate prepare                                        # Spanish to English, from Tatoeba
   translate prepare data=tatoeba_es_en data.source=en data.target=es
@@ -79,8 +80,8 @@ def main(command: Command, arguments: Arguments) -> None:
 
 def job(job: Job) -> None:
     """Prepare the corpus, print the account of it and perhaps list what was dropped."""
-    from translate.data.account import render
     from translate.data.corpus import prepare, read_nodes
+    from translate.names import on_demand
 
     with _listed(job.verbatim) as tell:
         corpus = prepare(
@@ -88,7 +89,8 @@ def job(job: Job) -> None:
             cache=Path(job.config["cache"]),
             tell=tell,
         )
-    sys.stdout.write(f"{render(corpus.report)}\nPrepared corpus: {corpus.folder}\n")
+    account = on_demand(REPORT)(corpus.report)
+    sys.stdout.write(f"{account}\nPrepared corpus: {corpus.folder}\n")
     if tell is not None:
         sys.stdout.write(f"Dropped pairs: {job.verbatim['dropped']}\n")
 

@@ -12,8 +12,7 @@ import json
 import logging
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -41,9 +40,8 @@ from translate.data.tokenizer import (
     train_tokenizer,
 )
 from translate.errors import UserError
-from translate.files import in_turn, new_folder, sweep
+from translate.files import in_turn, new_folder
 from translate.names import OnDemand
-from translate.wording import counted
 
 log = logging.getLogger(__name__)
 
@@ -152,10 +150,19 @@ def prepare(
     """
     cache = cache.expanduser()
     folder = cache / "corpora" / _key(source, tokenizer, cache)
-    with _writing(cache):
-        made = _make(folder, source, tokenizer, cache, tell)
-        if tell is not None and not made:
-            _tell_again(folder, source, cache, tell)
+    try:
+        if not folder.is_dir():
+            _make(folder, source, tokenizer, cache, tell)
+        elif tell is not None:
+            log.info("this corpus is prepared already: cleaning its text again to list the drops")
+            with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+                select(source, cache, Path(scratch), tell)
+    except OSError as error:
+        raise UserError(
+            f"the corpus cannot be written to the cache {cache} ({error.strerror or error}); free "
+            "up space there, or choose another folder with cache=PATH or the variable "
+            "TRANSLATE_CACHE"
+        ) from None
     weights = {name: extra.weight for name, extra in (source.extra or {}).items()}
     return load(
         folder,
@@ -180,87 +187,34 @@ def load(
     Raises:
         UserError: a file is missing or damaged.
     """
-    with _reading(folder):
+    try:
         report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
         tables = {path.stem: mapped(path) for path in folder.glob("*.arrow")}
         main = {"pairs": report["splits"]["train"]["pairs"], "tag": report["tag"]}
         texts = {MAIN: main} | report["extra"]
-        _check_rows(tables, report, sum(text["pairs"] for text in texts.values()))
         unweighted = {name: text["pairs"] for name, text in texts.items() if name not in weights}
         weights = by_temperature(unweighted, temperature) | dict(weights)
         parts = [
             Part(name, text["pairs"], text["tag"], weights[name]) for name, text in texts.items()
         ]
+        if len(tables["train"]) != sum(part.pairs for part in parts):  # to Arrow a shorter table
+            raise ValueError("train.arrow is cut short")
         return Corpus(
             folder=folder,
             tokenizers=Tokenizers.load(folder, sampling=sampling).tagged(main["tag"]),
             train=tables["train"],
             parts=tuple(parts),
             dev=tables["dev"],
-            test=tables.get("test"),
+            test=tables["test"] if "test" in report["splits"] else None,
             report=report,
             source_language=report["source"],
             target_language=report["target"],
         )
-
-
-def _make(
-    folder: Path, source: Source, settings: TokenizerConfig, cache: Path, tell: Tell | None
-) -> bool:
-    """Prepare a corpus where none is; return whether it was made here and now."""
-    if folder.is_dir():
-        return False
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    left = folder.parent.glob(f"*{TEMPORARY}*")  # by killed processes, beside their lock files
-    sweep({each: each.with_name(f"{each.name.partition(TEMPORARY)[0]}.lock") for each in left})
-    waiting = f"another process prepares the corpus {folder}: waiting until it is there"
-    with in_turn(Path(f"{folder}.lock"), waiting):
-        if folder.is_dir():  # another process may have made it while this one waited
-            return False
-        build(
-            source, settings, cache, folder,
-            unchanged=lambda: _key(source, settings, cache) == folder.name, tell=tell,
-        )  # fmt: skip
-    return True
-
-
-def _tell_again(folder: Path, source: Source, cache: Path, tell: Tell) -> None:
-    """Clean the text of a prepared corpus again, to list what was left out of it.
-
-    Raises:
-        UserError: it is no longer the text that the corpus was prepared from.
-    """
-    report = load(folder).report
-    log.info("this corpus is prepared already: cleaning its text again to list what was dropped")
-    with (
-        in_turn(Path(f"{folder}.lock")),  # whoever sweeps leaves the scratch alone
-        tempfile.TemporaryDirectory(
-            prefix=f"{folder.name}{TEMPORARY}", dir=folder.parent
-        ) as scratch,
-    ):
-        texts = select(source, cache, Path(scratch), tell).texts
-    dropped = {name: text["dropped"] for name, text in {MAIN: report, **report["extra"]}.items()}
-    for text in texts:
-        for rule, count in dropped[text.name].items():
-            if text.dropped[rule] != count:
-                raise UserError(
-                    f"the text of the corpus has changed since {folder} was prepared: of "
-                    f"{text.name} the rule {rule} dropped {counted(count, 'pair')} then, and now "
-                    f"{text.dropped[rule]:,}; remove that folder, and it will be prepared again"
-                )
-
-
-def _check_rows(tables: Mapping[str, pyarrow.Table], report: Mapping[str, Any], pairs: int) -> None:
-    """Check the number of rows: a stream cut off between two batches looks whole to Arrow.
-
-    Raises:
-        KeyError: a table is missing.
-        ValueError: one is cut short.
-    """
-    rows = {name: split["items"] for name, split in report["splits"].items()} | {"train": pairs}
-    for name, count in rows.items():
-        if tables[name].num_rows != count:
-            raise ValueError(f"{name}.arrow has {tables[name].num_rows:,} of {count:,} rows")
+    except (OSError, ValueError, KeyError, TypeError, UserError) as error:
+        raise UserError(
+            f"the prepared corpus {folder} is damaged ({error!r}): remove it, and it will be "
+            "prepared again"
+        ) from error
 
 
 def _key(source: Source, tokenizer: TokenizerConfig, cache: Path) -> str:
@@ -294,61 +248,26 @@ def _vocabulary(tokenizer: TokenizerConfig) -> Any:
     return [pretrained.source.sha256, pretrained.target.sha256]
 
 
-@contextmanager
-def _reading(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError, KeyError, TypeError, UserError) as error:
-        what = error if isinstance(error, UserError) else repr(error)
-        raise UserError(
-            f"the prepared corpus {folder} is damaged ({what}): remove it, and it will be "
-            "prepared again"
-        ) from error
-
-
-@contextmanager
-def _writing(cache: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UserError(
-            f"the corpus cannot be written to the cache {cache} ({error.strerror or error}); free "
-            "up space there, or choose another folder with cache=PATH or the variable "
-            "TRANSLATE_CACHE"
-        ) from None
-
-
 # Making it. Text goes from file to file in chunks. What is held in memory is numbers for each pair
 # (where it is, what tells its sentences from others), never the pairs.
 
 
-def build(
-    source: Source,
-    settings: TokenizerConfig,
-    cache: Path,
-    folder: Path,
-    *,
-    unchanged: Callable[[], bool],
-    tell: Tell | None = None,
+def _make(
+    folder: Path, source: Source, settings: TokenizerConfig, cache: Path, tell: Tell | None
 ) -> None:
-    """Prepare a corpus in a temporary folder and rename it, so that its folder is always whole.
-
-    `tell` is called with each training pair that is left out.
-
-    Raises:
-        UserError: the text cannot be prepared, or is not `unchanged` afterwards.
-    """
-    with new_folder(folder, prefix=f"{folder.name}{TEMPORARY}") as temporary:
-        scratch = temporary / "scratch"
-        scratch.mkdir()
-        selection = select(source, cache, scratch, tell)
-        _fill(temporary, source, settings, selection)
-        shutil.rmtree(scratch)
-        if not unchanged():  # the folder's name is a hash of what was there before
-            raise UserError(
-                "the text of the corpus was changed while it was prepared: prepare it again, when "
-                "nothing writes to its files"
-            )
+    """Prepare a corpus in a temporary folder and rename it, so that its folder is always whole."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    waiting = f"another process prepares the corpus {folder}: waiting until it is there"
+    with in_turn(Path(f"{folder}.lock"), waiting):
+        for leftover in folder.parent.glob(f"{folder.name}{TEMPORARY}*"):  # of a killed process
+            shutil.rmtree(leftover)
+        if folder.is_dir():  # another process has made it while this one waited
+            return
+        with new_folder(folder, prefix=f"{folder.name}{TEMPORARY}") as temporary:
+            scratch = temporary / "scratch"
+            scratch.mkdir()
+            _fill(temporary, source, settings, select(source, cache, scratch, tell))
+            shutil.rmtree(scratch)
 
 
 def _fill(folder: Path, source: Source, settings: TokenizerConfig, selection: Selection) -> None:

@@ -137,8 +137,12 @@ class TranslationData(L.LightningDataModule):
         seed: int,
     ) -> None:
         super().__init__()
-        if guided:
-            _check_guidance(corpus)
+        if guided and "alignment" not in corpus.train.column_names:
+            raise UserError(
+                "trainer.guided_alignment.weight needs gold alignments, but the training pairs of "
+                "this corpus have none: choose data=toy, or data=files with data.alignments, or "
+                "set it to 0"
+            )
         self.corpus, self.max_length, self.seed = corpus, max_length, seed
         self.judged = _judged(corpus.dev, most=max(MOST_JUDGED, max_length))
         self.sampling, self.guided = sampling, guided
@@ -248,15 +252,6 @@ def _judged(dev: Table, *, most: int) -> Bool[np.ndarray, "pairs"]:
             (~judged).sum(), len(judged), most, 1 + judged.argmin(),
         )  # fmt: skip
     return judged
-
-
-def _check_guidance(corpus: Corpus) -> None:
-    key = "trainer.guided_alignment.weight"
-    if "alignment" not in corpus.train.column_names:
-        raise UserError(
-            f"{key} needs gold alignments, but the training pairs of this corpus have none: "
-            "choose data=toy, or data=files with data.alignments, or set it to 0"
-        )
 
 
 def _leave_signals_to_the_trainer(worker: int) -> None:

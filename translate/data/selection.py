@@ -25,7 +25,6 @@ from translate.wording import counted
 QUICK = 5_000  # pairs of each split that the doctor has a look at
 QUICK_LOOK = "translate.extras.doctor:quick_look"
 SHARED_WITH_DEV = "translate.extras.doctor:shared_with_dev"
-NEARLY_ALL = 0.9  # of the pairs in one group: no smaller number makes good splits of the rest
 log = logging.getLogger(__name__)
 
 
@@ -78,17 +77,12 @@ def take_components(
             missing -= int(items[group])
             split_of.update(dict.fromkeys(groups.members(group).tolist(), name))
         if missing or 2 * len(split_of) > len(pairs):
-            total = int(items.sum())
-            fewer = {
-                split: max(1, min(count, counts[name] // 2, total // 20))
-                for split, count in counts.items()
-            }
-            largest = groups.sizes.max() if split_of else len(pairs)
             raise UserError(
                 f"data.hold_out.{name} = {counted(counts[name], 'item')} cannot be held out: half "
                 "of the pairs must be left to train on, and this text has "
-                f"{counted(total, 'source sentence')} in {counted(len(groups), 'group')} of shared "
-                f"translations; {_remedy(counts, fewer, len(pairs), largest)}"
+                f"{counted(int(items.sum()), 'source sentence')} in "
+                f"{counted(len(groups), 'group')} of shared translations; lower it, or give your "
+                "own dev and test files (data.dev, data.test)"
             )
         queue = chain(skipped, queue)
     taken = {
@@ -98,14 +92,6 @@ def take_components(
     left = np.ones(len(pairs), dtype=bool)
     left[list(split_of)] = False
     return pairs.at(np.flatnonzero(left)), taken
-
-
-def _remedy(counts: Mapping[str, int], fewer: Mapping[str, int], pairs: int, largest: int) -> str:
-    """Smaller numbers to hold out where they may fit, else what helps at any size."""
-    fit = fewer != counts and 2 * sum(fewer.values()) <= pairs
-    if fit and largest < NEARLY_ALL * pairs:
-        return f"try {' '.join(f'data.hold_out.{split}={n}' for split, n in fewer.items())}"
-    return "give your own dev and test files (data.dev, data.test)"
 
 
 def components(pairs: Iterable[Pair]) -> Places:
@@ -268,13 +254,10 @@ def _clean_and_split(
         fixed = {name: list(pairs) for name, pairs in texts.items() if name != "train"}
     in_dev = on_demand(SHARED_WITH_DEV)(fixed, allow_one_side=source.allow_overlap)
     suspicious += _logged(in_dev)
-    if not train:
-        raise UserError(_nothing_left("the training text", drops.counts))
     train, groups = take_groups(train, wanted)
     held = list(chain(*fixed.values(), *groups.values()))
     train = _without_overlap(train, held, source, "the training text", drops)
-    if not train:
-        raise UserError(_nothing_left("the training text", drops.counts))
+    _check_left("the training text", train, drops.counts)
     train, drawn = take_components(train, wanted, source.seed)
     held_out = {
         name: [Item(p.source, (p.target,), p.alignment, p.group) for p in pairs]
@@ -314,8 +297,7 @@ def _extra(
             pairs = clean(texts["train"], source.cleaning, scratch / name, drops)
         suspicious += _logged(on_demand(QUICK_LOOK)(heads, name))
         pairs = _without_overlap(pairs, held_out, source, f"data.extra.{name}", drops)
-        if not pairs:
-            raise UserError(_nothing_left(f"data.extra.{name}", drops.counts))
+        _check_left(f"data.extra.{name}", pairs, drops.counts)
         yield Text(name, pairs, extra.tag, drops.counts)
 
 
@@ -338,11 +320,10 @@ def _without_overlap(
     return rest
 
 
-def _nothing_left(text: str, dropped: Counter[str]) -> str:
-    if not dropped:
-        return f"{text} is empty: check the files or columns that data names"
-    rules = ", ".join(f"{rule} {count}" for rule, count in dropped.most_common())
-    return (
-        f"none of the {dropped.total()} pairs of {text} is left ({rules}); check the columns of "
-        "data and the rules of data.cleaning"
-    )
+def _check_left(text: str, pairs: PairTable, dropped: Counter[str]) -> None:
+    if not pairs:
+        rules = ", ".join(f"{rule} {count}" for rule, count in dropped.most_common())
+        raise UserError(
+            f"{text} is empty, or nothing of it is left (dropped: {rules or 'none'}); check the "
+            "files and columns that data names, and the rules of data.cleaning"
+        )

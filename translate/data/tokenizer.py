@@ -537,15 +537,8 @@ def _training_problem(message: str, vocab_size: int, what: str) -> str:
             f"{asked} is more than {what} can provide: set tokenizer.vocab_size={largest[1]} or "
             "less, or tokenizer.hard_vocab_limit=false to accept a smaller vocabulary"
         )
-    if needed := re.search(r"smaller than required_chars\. (\d+) vs (\d+)", message):
-        return (
-            f"{asked} is too small: the characters of {what} and the special tokens alone need "
-            f"{needed[2]}; raise it or lower tokenizer.character_coverage"
-        )
-    if "sentences_.empty()" in message or "all_chars_count" in message:
-        return (
-            f"{what} has no visible character to learn a vocabulary from; check the files of data"
-        )
-    if "(vocab_size) >= (0)" in message:
-        return f"{asked} leaves no room for the 256 bytes of tokenizer.byte_fallback; raise it"
-    return f"SentencePiece could not learn a vocabulary with {asked} from {what}: {message}"
+    return (
+        f"SentencePiece could not learn a vocabulary with {asked} from {what}: {message}; if it is "
+        "too small for the characters (and the 256 bytes of tokenizer.byte_fallback), raise it or "
+        "lower tokenizer.character_coverage"
+    )

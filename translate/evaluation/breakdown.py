@@ -10,21 +10,16 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import fmean
 
 from translate.data.plain_text import bare_words, normalise, words
-from translate.errors import UserError
-from translate.evaluation.metrics import DEFAULT, Scores, cell, chrf, part_bleu
-from translate.wording import counted
+from translate.evaluation.metrics import DEFAULT, Scores, chrf, part_bleu
 
 EDGES = (5, 10, 15, 20, 30, 40)  # the longest source of each bucket but the last, in words
 TOO_SHORT = "BLEU is 0 because no translation has four tokens: go by chrF"
 SEEN = (1, 10, 100, 1000)  # the fewest occurrences in training of each class but the first
 SEEN_LABELS = ("never", "1–9", "10–99", "100–999", "1,000 or more")
 NO_WORDS = "no words"
-
-Rows = tuple[list[str], list[list[str]]]  # headings of a table, and the cells of each row
 
 
 @dataclass(frozen=True)
@@ -63,17 +58,6 @@ def length(text: str) -> int:
     return len(words(text))
 
 
-def assign(lengths: Sequence[int], edges: Sequence[int] = EDGES) -> list[int]:
-    """The bucket of each length: k where edges[k-1] < length <= edges[k], the last one open.
-
-    Raises:
-        UserError: edges that do not rise.
-    """
-    if any(low >= high for low, high in pairwise(edges)):
-        raise UserError(f"length bucket edges {list(edges)} do not rise: give them in rising order")
-    return [bisect_left(edges, length) for length in lengths]
-
-
 def by_source_length(
     sources: Sequence[str],
     hypotheses: Sequence[str],
@@ -84,18 +68,12 @@ def by_source_length(
 ) -> list[Bucket]:
     """Score the items of each source-length bucket apart, shortest first, without empty ones.
 
-    Raises:
-        UserError: counts that differ, no items, or edges that do not rise.
+    Bucket k has the sources of more than edges[k-1] and at most edges[k] words, the last all longer
+    ones.
     """
-    if not len(sources) == len(hypotheses) == len(references):
-        raise UserError(
-            f"{counted(len(sources), 'source')}, "
-            f"{counted(len(hypotheses), 'hypothesis', 'hypotheses')} and references for "
-            f"{counted(len(references), 'item')}: the three counts must be equal"
-        )
     members: dict[int, list[int]] = {}
-    for item, bucket in enumerate(assign(list(map(length, sources)), edges)):
-        members.setdefault(bucket, []).append(item)
+    for item, source in enumerate(sources):
+        members.setdefault(bisect_left(edges, length(source)), []).append(item)
     buckets = []
     for bucket, items in sorted(members.items()):
         texts, theirs = [hypotheses[item] for item in items], [references[item] for item in items]
@@ -117,17 +95,6 @@ def by_source_length(
 def too_short(scores: Scores, buckets: Sequence[Bucket]) -> bool:
     """Tell whether the BLEU of a corpus is 0 only for want of 4-grams (see `part_bleu`)."""
     return scores.bleu.score == 0 and any(bucket.bleu is None for bucket in buckets)
-
-
-def bucket_rows(buckets: Sequence[Bucket]) -> Rows:
-    """The table of the buckets."""
-    rows = []
-    for bucket in buckets:
-        means = (bucket.source_words, bucket.hypothesis_words, bucket.reference_words)
-        figures = [cell(value) for value in (*means, bucket.bleu, bucket.chrf)]
-        rows.append([bucket.label, f"{bucket.items:,}", *figures])
-    lengths = (f"{side} length" for side in ("source", "hypothesis", "reference"))
-    return ["source words", "items", *lengths, "BLEU", "chrF"], rows
 
 
 def by_label(
@@ -175,9 +142,3 @@ def _rarity(words: Sequence[str], counts: Mapping[str, int]) -> str:
     if not words:
         return NO_WORDS
     return SEEN_LABELS[bisect_right(SEEN, min(counts.get(word, 0) for word in words))]
-
-
-def slice_rows(slices: Sequence[Slice]) -> Rows:
-    """The table of the slices."""
-    rows = [[s.label, f"{s.items:,}", cell(s.bleu), cell(s.chrf)] for s in slices]
-    return ["", "items", "BLEU", "chrF"], rows

@@ -14,18 +14,22 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from translate.data.plain_text import json_line
 from translate.data.progress import progress
-from translate.errors import UserError
 from translate.evaluation import report
 from translate.evaluation.breakdown import by_label, by_rarest_word, by_source_length
-from translate.evaluation.metrics import choose_tokenizer, corpus_scores, sentence_scores
+from translate.evaluation.metrics import (
+    ENOUGH,
+    choose_tokenizer,
+    corpus_scores,
+    intervals,
+    sentence_scores,
+)
 from translate.evaluation.report import Comet, Likelihood, Memory, Report
-from translate.evaluation.significance import ENOUGH, intervals
 from translate.evaluation.test_sets import TestSet, read_test_set, seen_in_training
 from translate.files import check_folder, file_hash
 from translate.inference import bundle
@@ -49,25 +53,10 @@ NATIVE = {"engine": "native", "replace_unknown": False, "dictionary": None}
 NAMED = 5  # lines named one by one
 
 
-class Judge(Protocol):
-    """A learned metric, such as a COMET model."""
-
-    def judge(
-        self,
-        sources: Sequence[str],
-        hypotheses: Sequence[str],
-        references: Sequence[Sequence[str]],
-    ) -> Comet:
-        """Score every hypothesis."""
-        ...
-
-
-class Page(Protocol):
-    """A report as a page; what the page needs is read when it is made, before the work."""
-
-    def render(self, report: Report, test_set: TestSet, hypotheses: Sequence[str]) -> str:
-        """The page as HTML."""
-        ...
+# from sources, translations and references to the scores of a learned metric
+Judge = Callable[[Sequence[str], Sequence[str], Sequence[Sequence[str]]], Comet]
+# from figures, test set and translations to a page of HTML
+Page = Callable[[Report, TestSet, Sequence[str]], str]
 
 
 @dataclass(frozen=True)
@@ -137,7 +126,9 @@ def evaluate(
     folder = Path(run)
     if resamples < ENOUGH:
         _tell_too_few("resamples", resamples)
-    judge = None if comet is None else on_demand(COMET)(Path(comet), device=choose_device(device))
+    judge = (
+        None if comet is None else on_demand(COMET)(Path(comet), device=choose_device(device)).judge
+    )
     loaded = bundle.of_run(run).into(target)
     if translator is None:
         translator = partial(
@@ -194,14 +185,12 @@ def evaluate_run(
 ) -> Report:
     """Translate, score, and leave the files of an evaluation in `folder`; see `evaluate`."""
     page = on_demand(PAGE)(run, translator, test_set, shown=shown, attention=attention)
-    check_output(folder)
     placed = test_set.placed(folder)
     if placed.split != test_set.split:
         log.warning(
             "%s.json already belongs to other sentences: this evaluation is named %s",
             folder / test_set.split, placed.split,
         )  # fmt: skip
-    _tell_replaced(folder, placed.split, decoding)
     return translate_and_score(
         translator,
         placed,
@@ -212,42 +201,8 @@ def evaluate_run(
         judging=judging,
         read_sha256=read_sha256(run, decoding),
         title=f"translating with {run.name}",
-        page=page,
+        page=page.render,
     )
-
-
-def check_output(folder: Path) -> None:
-    """See that files can be made in a folder, which `output=` names or could name.
-
-    Raises:
-        UserError: none can.
-    """
-    try:
-        check_folder(folder)
-    except UserError as error:
-        raise UserError(f"{error}, with output=") from error
-
-
-def _tell_replaced(folder: Path, split: str, decoding: Mapping[str, Any]) -> None:
-    """Warn that a stored evaluation of another search, which `compare` would use, is lost."""
-    try:
-        stored = report.read(folder, split)
-    except UserError:  # nothing would have used it
-        return
-    if stored and (differing := search_differences([stored.decoding, decoding])):
-        log.warning(
-            "this replaces %s, which was made otherwise: %s; another output= keeps both",
-            folder / f"{split}.json",
-            ", ".join(f"{key} {' → '.join(values)}" for key, values in differing.items()),
-        )
-
-
-def search_differences(searches: Sequence[Mapping[str, object]]) -> dict[str, list[str]]:
-    """The settings in which searches differ, with the value of each as text."""
-    keys = dict.fromkeys(key for search in searches for key in search)
-    values = {key: [search.get(key) for search in searches] for key in keys}
-    differing = {key: each for key, each in values.items() if any(one != each[0] for one in each)}
-    return {key: list(map(str, each)) for key, each in differing.items()}
 
 
 def read_sha256(run: Path, decoding: Mapping[str, Any]) -> dict[str, str]:
@@ -328,7 +283,7 @@ def translate_and_score(
             seed=judging.seed,
             tokenize=tokenize,
         ),
-        comet=None if comet is None else comet.judge(sources, hypotheses, references),
+        comet=None if comet is None else comet(sources, hypotheses, references),
         likelihood=likelihood(translator, sources, references),
         buckets=by_source_length(sources, hypotheses, references, tokenize=tokenize),
         rarity=[]
@@ -351,8 +306,8 @@ def translate_and_score(
     )
     further = {"sentences.jsonl": _sentence_lines(result, test_set, hypotheses)}
     if page is not None:
-        further["html"] = page.render(result, test_set, hypotheses).encode("utf-8", "replace")
-    report.write(result, folder, further)
+        further["html"] = page(result, test_set, hypotheses).encode("utf-8", "replace")
+    report.write_figures(result, folder, further)
     return result
 
 

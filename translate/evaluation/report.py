@@ -1,4 +1,4 @@
-"""The report of an evaluation, its tables for a terminal, and its files in `evaluation/` of a run.
+"""The report of an evaluation, and its files in `evaluation/` of a run.
 
 <split>.hyp              the translations, a line each
 <split>.sentences.jsonl  an object a sentence: texts and scores
@@ -16,27 +16,12 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean, pstdev
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from translate.errors import UserError
-from translate.evaluation.breakdown import (
-    TOO_SHORT,
-    Bucket,
-    Rows,
-    Slice,
-    bucket_rows,
-    slice_rows,
-    too_short,
-)
-from translate.evaluation.metrics import METRICS, Scores, SentenceScores
-from translate.evaluation.significance import Interval
-from translate.wording import counted, escaped
-
-if TYPE_CHECKING:  # rich at run time only where something is printed
-    from rich.console import Group
-    from rich.table import Table
-from translate.files import replacing
+from translate.evaluation.breakdown import Bucket, Slice
+from translate.evaluation.metrics import Interval, Scores, SentenceScores
+from translate.files import write
 
 
 @dataclass(frozen=True)
@@ -199,133 +184,31 @@ class Report:
         }
 
 
-def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """A table for the terminal: names in the first column, figures in the others.
-
-    No text is read as rich's markup, and none moves the terminal.
-    """
-    from rich.table import Table
-    from rich.text import Text
-
-    def literal(text: str) -> Text:
-        return Text(escaped(text))
-
-    result = Table(title=literal(title), title_justify="left")
-    for number, heading in enumerate(headings):
-        result.add_column(literal(heading), justify="right" if number else "left", overflow="fold")
-    for row in rows:
-        result.add_row(*map(literal, row))
-    return result
-
-
-def render(report: Report) -> Group:
-    """The report as a rich renderable."""
-    from rich.console import Group
-    from rich.text import Text
-
-    scores = table(f"{report.split}: {counted(report.items, 'item')}", *score_rows(report))
-    signature = scores.columns[-1]
-    signature.justify, signature.style = "left", "dim"
-    slices = {
-        "by the rarest source word's count in training": report.rarity,
-        "by domain": report.domains,
-    }
-    return Group(
-        scores,
-        table("by source length", *bucket_rows(report.buckets)),
-        *(table(title, *slice_rows(parts)) for title, parts in slices.items() if parts),
-        Text(summary(report)),
-    )
-
-
-def score_rows(report: Report) -> Rows:
-    """The table of the metrics: score, half the width of its interval, and signature."""
-    rows = [
-        [
-            METRICS[name].label,
-            f"{score.score:.2f}",
-            f"± {report.confidence[name].half_width:.2f}",
-            report.confidence[name].signature,
-        ]
-        for name, score in report.scores.by_name().items()
-    ]
-    if (comet := report.comet) is not None:
-        rows.append(["COMET", f"{comet.score:.4f}", f"± {comet.half_width:.4f}", comet.signature])
-    return ["metric", "score", "95 %", "signature"], rows
-
-
-def summary(report: Report) -> str:
-    """Perplexity, speed, memory and a warning about BLEU, in one line."""
-    parts = []
-    if (chances := report.likelihood) is not None:
-        parts = [
-            f"perplexity {chances.perplexity:.2f}",
-            f"{chances.bits_per_character:.3f} bits per character",
-        ]
-        if report.likelihood_of is not None:
-            parts[-1] += f" of {report.likelihood_of}"
-        if chances.left_out:
-            parts.append(f"too long pairs left out: {chances.left_out:,}")
-        if chances.unknown:
-            parts.append(f"<unk> in the references: {chances.unknown:,}")
-    parts += [
-        f"{report.seconds:.1f} s",
-        f"{report.sentences_per_second:.1f} sentences/s",
-        f"{report.memory.process:,.0f} MiB",
-    ]
-    if report.memory.gpu is not None:
-        parts.append(f"{report.memory.gpu:,.0f} MiB on the GPU")
-    if report.empty_hypotheses:
-        parts.append(f"{report.empty_hypotheses:,} empty")
-    line = ", ".join(parts)
-    return f"{line}; {TOO_SHORT}" if too_short(report.scores, report.buckets) else line
-
-
 def write_hypotheses(split: str, hypotheses: Sequence[str], folder: Path) -> None:
     """Write `<split>.hyp` at once, so that no fault in scoring can lose the translations.
 
-    Until `write` has followed, an older JSON does not vouch for it, and a reader is told so.
+    Until `write_figures` has followed, an older JSON does not vouch for it, and a reader is told.
 
     Raises:
         UserError: the folder cannot be written to.
     """
-    _write(folder, {f"{split}.hyp": as_lines(hypotheses)})
+    write(folder / f"{split}.hyp", as_lines(hypotheses))
 
 
-def write(
-    report: Report, folder: Path, further: Mapping[str, bytes] = MappingProxyType({})
-) -> None:
+def write_figures(report: Report, folder: Path, further: Mapping[str, bytes]) -> None:
     """Write `<split>.json`, which names the hash of the hypotheses written before.
 
-    `further` holds files that come first, ending → content. A reader finds old files or new, never
-    half of one.
+    `further` holds files that come first, ending → content.
 
     Raises:
         UserError: the folder cannot be written to.
     """
     # encoded before anything is replaced: an unserialisable setting must not cost the old report
     described = json.dumps(report.as_dict(), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
-    _write(
-        folder,
-        {
-            **{f"{report.split}.{ending}": content for ending, content in further.items()},
-            # a path in the command may hold bytes that are no UTF-8; Python escapes them as JSON
-            f"{report.split}.json": described.encode(errors="backslashreplace"),
-        },
-    )
-
-
-def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, content in contents.items():
-            with replacing(folder / name) as file:
-                file.write(content)
-    except OSError as error:
-        raise UserError(
-            f"cannot write the evaluation to {folder}: {error.strerror or error}; "
-            "free space or choose a folder that may be written to"
-        ) from error
+    for ending, content in further.items():
+        write(folder / f"{report.split}.{ending}", content)
+    # a path in the command may hold bytes that are no UTF-8; Python escapes them as JSON
+    write(folder / f"{report.split}.json", described.encode(errors="backslashreplace"))
 
 
 def name_in(
@@ -368,7 +251,6 @@ def read(folder: Path, split: str) -> Stored | None:
         lines = translated.read_bytes()
         vouched = figures["sha256"]["hypotheses"]
         known = figures["likelihood"]
-        _check(figures["decoding"], known)
         stored = Stored(
             hypotheses=lines.decode("utf-8", "replace").split("\n")[:-1],
             decoding=figures["decoding"],
@@ -376,43 +258,17 @@ def read(folder: Path, split: str) -> Stored | None:
             likelihood=None if known is None else Likelihood.from_dict(known),
             figures=figures,
         )
-    except FileNotFoundError:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         if not described.exists():
             return None
-        raise UserError(f"{translated} is missing beside {described.name}: {again}") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{described} cannot be read ({error!r}): {again}") from error
     if digest(lines) != vouched:
         raise UserError(f"{translated} does not match the SHA-256 in {described.name}: {again}")
     return stored
 
 
-def _check(decoding: object, likelihood: Mapping[str, Any] | None) -> None:
-    """Check what later commands compute with, as far as a missing key does not tell.
-
-    Raises:
-        TypeError: a value is of another kind.
-    """
-    if not isinstance(decoding, dict):
-        raise TypeError(f"decoding is {decoding!r}")
-    if likelihood is None:
-        return
-    if not isinstance(likelihood["log_prob"], int | float):
-        raise TypeError(f"log_prob is {likelihood['log_prob']!r}")
-    for key in ("tokens", "characters"):
-        if not isinstance(likelihood[key], int) or likelihood[key] < 1:
-            raise TypeError(f"{key} is {likelihood[key]!r}")
-
-
 def as_lines(sentences: Sequence[str]) -> bytes:
-    r"""A line a sentence in UTF-8, ended by \n.
-
-    Raises:
-        ValueError: a sentence with a newline, which would shift all lines after it.
-    """
-    for number, sentence in enumerate(sentences, start=1):
-        if "\n" in sentence:
-            raise ValueError(f"sentence {number} contains a newline: {sentence!r}")
+    r"""Encode a line a sentence in UTF-8, ended by \n."""
     return "".join(f"{sentence}\n" for sentence in sentences).encode()
 
 

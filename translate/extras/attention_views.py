@@ -34,10 +34,10 @@ from jaxtyping import Float
 from markupsafe import Markup
 
 from translate.errors import UserError
-from translate.evaluation.alignment import word_attention
 from translate.extras.attention_pictures import grid as draw_grid
 from translate.extras.attention_pictures import heatmap
 from translate.extras.page_templates import templates
+from translate.extras.word_attention import word_attention
 from translate.files import write
 from translate.inference.bundle import Bundle
 from translate.inference.translator import Translator

@@ -14,21 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from translate.errors import UserError
-from translate.evaluation.judging import (
-    NATIVE,
-    Judging,
-    check_output,
-    evaluate_run,
-    read_sha256,
-)
+from translate.evaluation.judging import NATIVE, Judging, evaluate_run, read_sha256
 from translate.evaluation.metrics import choose_tokenizer
 from translate.evaluation.report import Stored, read
-from translate.evaluation.test_sets import (
-    TestSet,
-    is_own_corpus,
-    read_test_set,
-    seen_in_training,
-)
+from translate.evaluation.test_sets import TestSet, is_own_corpus, read_test_set, seen_in_training
 from translate.extras.comparison import Comparison, compare
 from translate.extras.pages import comparison_page
 from translate.extras.seeds import System
@@ -109,7 +98,7 @@ def compare_runs(
     first = Path(runs[0])
     items = read_test_set(first, **test_set)
     folder = first / "evaluation" if output is None else Path(output)
-    check_output(folder)
+    check_folder(folder)
     language = bundle.of_run(first).config.target_language
     tokenize = choose_tokenizer(tokenize, language, items.references)
     places = []

@@ -12,17 +12,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from translate.evaluation.breakdown import Bucket, Rows, by_source_length
+from translate.evaluation.breakdown import Bucket, by_source_length
 from translate.evaluation.metrics import (
     DEFAULT,
     METRICS,
     SentenceScores,
-    cell,
     corpus_scores,
+    intervals,
     sentence_scores,
 )
-from translate.evaluation.report import table
-from translate.evaluation.significance import Difference, differences, intervals
+from translate.extras.report_tables import Rows, cell, table
 from translate.extras.seeds import (
     Column,
     Experiment,
@@ -31,6 +30,7 @@ from translate.extras.seeds import (
     experiment_pairs,
     experiments_in,
 )
+from translate.extras.significance import Difference, differences
 from translate.extras.verdicts import Verdict, caveats, setting_differences, verdict, verdicts
 from translate.extras.word_diff import Word, word_diff
 from translate.wording import counted, escaped

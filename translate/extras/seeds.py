@@ -12,7 +12,7 @@ from statistics import fmean, stdev
 from translate.evaluation.breakdown import Bucket
 from translate.evaluation.metrics import METRICS, Scores, SentenceScores
 from translate.evaluation.report import Likelihood
-from translate.evaluation.significance import holm, welch
+from translate.extras.significance import holm, welch
 
 
 @dataclass(frozen=True)

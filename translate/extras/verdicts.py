@@ -8,10 +8,9 @@ from itertools import combinations
 from typing import NamedTuple
 
 from translate.evaluation.breakdown import TOO_SHORT, too_short
-from translate.evaluation.judging import search_differences
-from translate.evaluation.metrics import METRICS
-from translate.evaluation.significance import ENOUGH, SURE, Difference, another_seed, holm, welch
+from translate.evaluation.metrics import ENOUGH, METRICS
 from translate.extras.seeds import Column, Experiment, System, seed_scores
+from translate.extras.significance import SURE, Difference, another_seed, holm, welch
 
 KEYS_SHOWN = 8  # of a configuration; the JSON has all
 
@@ -306,3 +305,11 @@ def _likelihoods(systems: Sequence[System]) -> Iterator[str]:
 def _without_bleu(columns: Sequence[Column]) -> Iterator[str]:
     if names := [one.system.name for one in columns if too_short(one.scores, one.buckets)]:
         yield f"{TOO_SHORT} ({', '.join(names)})."
+
+
+def search_differences(searches: Sequence[Mapping[str, object]]) -> dict[str, list[str]]:
+    """The settings in which searches differ, with the value of each as text."""
+    keys = dict.fromkeys(key for search in searches for key in search)
+    values = {key: [search.get(key) for search in searches] for key in keys}
+    differing = {key: each for key, each in values.items() if any(one != each[0] for one in each)}
+    return {key: list(map(str, each)) for key, each in differing.items()}

@@ -1,4 +1,4 @@
-"""Confidence intervals of scores, and tests of differences, from sacreBLEU's statistics.
+"""Tests of differences between scores, from sacreBLEU's statistics.
 
 Bootstrap: Koehn 2004. Approximate randomisation: Riezler & Maxwell 2005. Both tests are paired
 and two-sided, and ask how often two systems that are equally good would differ by so much or more.
@@ -15,22 +15,17 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 from sacrebleu.metrics.base import Metric
-from sacrebleu.significance import estimate_ci
 
-from translate.evaluation.metrics import DEFAULT, METRICS, build_metrics, reference_streams
+from translate.evaluation.metrics import (
+    DEFAULT,
+    METRICS,
+    build_metrics,
+    item_statistics,
+    score_of_sum,
+)
 
 SURE = 0.05  # a difference with a smaller p-value is hardly chance
-ENOUGH = 20  # resamples: of n the lowest probability is 1 / (n + 1), and it has to be below SURE
 EQUAL = 1e-9  # in percent: the rounding in sums of statistics, which must not part what is tied
-
-
-@dataclass(frozen=True)
-class Interval:
-    """The middle 95 % of a score over resamples of the test set: mean ± half_width."""
-
-    mean: float
-    half_width: float
-    signature: str  # with the number of resamples and the seed
 
 
 @dataclass(frozen=True)
@@ -58,35 +53,6 @@ class Difference:
         return self.p < SURE
 
 
-def intervals(
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    *,
-    resamples: int,
-    seed: int,
-    tokenize: str = DEFAULT,
-) -> dict[str, Interval]:
-    """The confidence interval of each metric, by name. Raises as `metrics.corpus_scores`.
-
-    The resamples are those of sacreBLEU's `PairedTest`, made one after another: all at once they
-    take 80 kB a sentence for a thousand.
-    """
-    by_metric: dict[str, Interval] = {}
-    for name, metric in build_metrics(tokenize).items():
-        statistics = _statistics(metric, hypotheses, references)
-        rng, items = np.random.default_rng(seed), len(statistics)
-        draws = (
-            np.bincount(rng.choice(items, items), minlength=items).astype(float)
-            for _ in range(resamples)
-        )
-        mean, half_width = estimate_ci(np.array([_score(metric, d @ statistics) for d in draws]))
-        signature = metric.get_signature()
-        signature.update("seed", str(seed))
-        signature.update("bs", resamples)
-        by_metric[name] = Interval(float(mean), float(half_width), str(signature))
-    return by_metric
-
-
 def differences(
     systems: Mapping[str, Sequence[str]],
     references: Sequence[Sequence[str]],
@@ -112,7 +78,7 @@ def differences(
     tested: dict[str, dict[str, Difference]] = {system: {} for system in others}
     for name, metric in build_metrics(tokenize).items():
         statistics = {
-            system: _statistics(metric, hypotheses, references)
+            system: item_statistics(metric, hypotheses, references)
             for system, hypotheses in systems.items()
         }
         for system in others:
@@ -143,18 +109,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _statistics(
-    metric: Metric, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
-) -> Float[np.ndarray, "N K"]:
-    """sacreBLEU's counts of each item; a corpus has the score of their sum."""
-    streams = reference_streams(hypotheses, references)
-    return np.array(metric._extract_corpus_statistics(hypotheses, streams), dtype=float)  # type: ignore[arg-type]
-
-
-def _score(metric: Metric, total: Float[np.ndarray, "K"]) -> float:
-    return float(metric._compute_score_from_stats(total.tolist()).score)
-
-
 def _difference(
     metric: Metric,
     sign: int,
@@ -169,7 +123,7 @@ def _difference(
     items = len(baseline)
 
     def apart(first: Float[np.ndarray, "K"], second: Float[np.ndarray, "K"]) -> float:
-        return _score(metric, second) - _score(metric, first)
+        return score_of_sum(metric, second) - score_of_sum(metric, first)
 
     sums, change = (baseline.sum(0), system.sum(0)), system - baseline
     observed = apart(*sums)
@@ -180,8 +134,8 @@ def _difference(
     swaps = (rng.integers(2, size=items) @ change for _ in range(trials))
     shuffled = (apart(sums[0] + moved, sums[1] - moved) for moved in swaps)
     return Difference(
-        baseline=_score(metric, sums[0]),
-        score=_score(metric, sums[1]),
+        baseline=score_of_sum(metric, sums[0]),
+        score=score_of_sum(metric, sums[1]),
         gain=sign * observed + 0.0,  # -0.0 is none
         low=float(low) + 0.0,
         high=float(high) + 0.0,

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import math
-import tracemalloc
 from itertools import product
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sacrebleu.significance import PairedTest
 
 from translate.errors import UserError
-from translate.evaluation.metrics import build_metrics, chrf, corpus_scores, reference_streams
-from translate.evaluation.significance import (
-    _beyond,
-    _p_value,
-    another_seed,
-    differences,
-    holm,
-    intervals,
-    welch,
-)
+from translate.evaluation.metrics import chrf, corpus_scores
+from translate.extras.significance import _beyond, _p_value, another_seed, differences, holm, welch
 
 ANIMALS = ("dog", "cat")
 REFERENCES = [[f"the {animal} sees a house number {i}"] for i in range(8) for animal in ANIMALS]
@@ -138,55 +128,6 @@ def test_the_seed_decides() -> None:
     )
     assert first == again
     assert first != other
-
-
-def test_intervals_are_around_the_score_and_narrower_with_more_sentences() -> None:
-    few = intervals(MIXED, REFERENCES, resamples=300, seed=3)
-    many = intervals(MIXED * 9, REFERENCES * 9, resamples=300, seed=3)
-    for metric, found in few.items():
-        assert found.half_width > 2 * many[metric].half_width > 0
-        assert "bs:300|seed:3" in found.signature
-    assert few["chrf"].mean == pytest.approx(chrf(MIXED, REFERENCES), abs=few["chrf"].half_width)
-
-
-def test_the_interval_agrees_with_all_resamples() -> None:
-    """Slow twin: the middle 95 % of the scores of all n^n resamples."""
-    hypotheses, references = MIXED[:4], REFERENCES[:4]
-    scores = sorted(
-        chrf([hypotheses[i] for i in drawn], [references[i] for i in drawn])
-        for drawn in product(range(4), repeat=4)
-    )
-    low, high = np.quantile(scores, [0.025, 0.975], method="nearest")
-    found = intervals(hypotheses, references, resamples=2000, seed=1)["chrf"]
-    assert found.half_width == pytest.approx((high - low) / 2, rel=0.02)
-    assert found.mean == pytest.approx(np.mean(scores), abs=0.05 * found.half_width)
-
-
-@pytest.mark.parametrize("seed", [1, 12345])
-def test_the_signature_repeats_the_interval_in_sacrebleu(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SACREBLEU_SEED", str(seed))
-    metrics = build_metrics("13a")
-    streams = reference_streams(MIXED, REFERENCES)
-    test = PairedTest([("a", MIXED)], metrics, streams, test_type="bs", n_samples=200)
-    signatures, results = test()
-    found = intervals(MIXED, REFERENCES, resamples=200, seed=seed)
-    for (theirs, (alone,)), ours in zip(list(results.items())[1:], found.values(), strict=True):
-        assert (ours.mean, ours.half_width) == pytest.approx((alone.mean, alone.ci), rel=1e-5)
-        assert ours.signature == str(signatures[theirs])
-
-
-def test_an_interval_takes_memory_for_one_resample() -> None:
-    """A thousand of them at once take 80 kB a sentence, more than all else together."""
-    hypotheses, references, peaks = MIXED * 30, REFERENCES * 30, []
-    intervals(hypotheses, references, resamples=1, seed=1)  # what is loaded once is no part
-    for resamples in (1, 300):
-        tracemalloc.start()
-        intervals(hypotheses, references, resamples=resamples, seed=1)
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert peaks[1] < 1.2 * peaks[0]
 
 
 def test_missing_references_take_no_part() -> None:
