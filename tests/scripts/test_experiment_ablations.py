@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from translate.errors import UserError
-from translate.evaluation.significance import differences
+from translate.extras.significance import differences
 
 
 @pytest.mark.soak
