@@ -16,6 +16,7 @@ import torch
 
 import translate
 from translate.errors import UserError
+from translate.extras.ensemble import together
 from translate.inference import bundle
 from translate.inference.translator import load
 from translate.models.seq2seq import Seq2Seq
@@ -429,7 +430,7 @@ def save(tmp_path, make_model, joint, options):
 
 def test_an_ensemble_may_be_of_several_families(save, joint) -> None:
     bundles = [(kind, save(kind)) for kind in ("rnn_general", "transformer")]
-    ensemble = bundle.together(bundles)
+    ensemble = together(bundles)
     assert list(ensemble.model.models) == [each.model for _, each in bundles]
     assert ensemble.model.target_vocab_size == len(joint.target)
     assert not ensemble.model.training
@@ -444,9 +445,9 @@ def test_an_ensemble_is_of_one_pair_of_languages(save, source: str, target: str)
     other = replace(one, config=one.config.model_copy(update=turned))
     message = f"other translates {source} to {target}, but one translates es to en"
     with pytest.raises(UserError, match=message):
-        bundle.together([("one", one), ("other", other)])
+        together([("one", one), ("other", other)])
     tagged = replace(one, config=one.config.model_copy(update={"tag": "<2en>"}))
-    bundle.together([("one", tagged), ("other", other)])
+    together([("one", tagged), ("other", other)])
 
 
 def test_an_ensemble_shares_its_tokenizers(save) -> None:
@@ -454,6 +455,6 @@ def test_an_ensemble_shares_its_tokenizers(save) -> None:
     hashes = {"tokenizers": {"source": "s", "target": "t"}}
     other = replace(one, config=one.config.model_copy(update=hashes))
     with pytest.raises(UserError) as error:
-        bundle.together([("one", one), ("other", other)])
+        together([("one", one), ("other", other)])
     assert f"SHA-256 {one.config.tokenizers['source']} and s)" in str(error.value)
     assert "one and other have different source tokenizers" in str(error.value)

@@ -13,7 +13,7 @@ from small_translators import learned
 from torch import nn
 
 from translate.data.tokenizer import Tokenizers
-from translate.inference.forcing import Aligner, between_words
+from translate.extras.attention_maps import Aligner, between_words
 from translate.inference.lines import Cutter
 from translate.inference.translator import Translator
 from translate.models.head import choose_head

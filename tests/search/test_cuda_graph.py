@@ -16,11 +16,11 @@ from torch import Tensor
 
 from translate import search
 from translate.attention.cache import Ancestry
+from translate.extras.ensemble import Ensemble
 from translate.extras.shortlist_search import Shortlist, ShortlistSearch
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
 from translate.search import cuda_graph, hypothesis
-from translate.search.ensemble import Ensemble
 from translate.search.hypothesis import Hypothesis, Search
 
 PIECES = 40

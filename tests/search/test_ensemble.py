@@ -9,11 +9,11 @@ import torch
 from small_models import CONVOLUTIONAL, RNN, TRANSFORMER
 
 from translate.attention.masks import padding_mask
+from translate.extras.ensemble import Ensemble
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
 from translate.models.state_tensors import without_room
 from translate.search import BeamConfig, BeamSearch
-from translate.search.ensemble import Ensemble
 from translate.vocabulary import PAD
 
 WORDS = 11

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from slow_twins import batch, joints
 from torch import Tensor
 
+from translate.extras.ensemble import Ensemble
 from translate.extras.shortlist_search import Shortlist, Shortlisted, ShortlistSearch
 from translate.models.seq2seq import Seq2Seq
 from translate.search import Constraint, Hypothesis, Search, build
-from translate.search.ensemble import Ensemble
 from translate.vocabulary import BOS, EOS, PAD, UNK
 
 WORDS = 13

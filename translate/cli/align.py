@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Protocol
 
 from pydantic import Field, PositiveInt
 
@@ -29,16 +29,28 @@ from translate.evaluation.test_sets import (
 )
 from translate.files import write
 from translate.inference.bundle import of_run
+from translate.names import on_demand
 from translate.wording import counted
 
 if TYPE_CHECKING:
     import numpy as np
     from jaxtyping import Float
 
-    from translate.inference.forcing import Aligner
     from translate.models.head import AttentionHead
 
+    class Aligner(Protocol):
+        """The aligner of extras/attention_maps.py."""
+
+        head: AttentionHead
+
+        def __call__(
+            self, sources: Sequence[str], targets: Sequence[str]
+        ) -> Iterator[Float[np.ndarray, "T S"]]: ...
+
+
 log = logging.getLogger(__name__)
+
+ALIGNER = "translate.extras.attention_maps:Aligner"
 
 LONGEST_WORDS = 8  # letters on the mean: in scripts without spaces, words are shorter
 
@@ -184,11 +196,11 @@ def _tell_unparted(side: str, sentences: Sequence[str]) -> None:
 
 def aligners(options: AlignOptions) -> tuple[Aligner, Aligner | None]:
     """The aligner from source to target and, with a reverse run, the one from target to source."""
-    from translate.inference.forcing import Aligner
     from translate.inference.translator import choose_device
     from translate.models.head import choose_head
 
-    made, device = list[Aligner](), choose_device(options.device)
+    device = choose_device(options.device)
+    made: list[Aligner] = []
     languages = []
     for run in filter(None, [options.run, options.reverse]):
         bundle = of_run(run).into(None if made else options.target)
@@ -199,7 +211,7 @@ def aligners(options: AlignOptions) -> tuple[Aligner, Aligner | None]:
             raise UserError(f"{run}: {error}") from error
         languages.append(bundle.config.languages)
         made.append(
-            Aligner(
+            on_demand(ALIGNER)(
                 bundle.model, bundle.tokenizers, chosen,
                 tokens_per_batch=options.tokens_per_batch, device=device,
             )

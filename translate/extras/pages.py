@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from translate.errors import UserError
 from translate.evaluation.report import Report
 from translate.evaluation.test_sets import TestSet
+from translate.extras.attention_maps import MAX_LENGTH
 from translate.extras.charts import Chart, bar_chart, heatmap_chart, histogram, line_chart
 from translate.extras.comparison import Comparison
 from translate.extras.page_templates import templates
 from translate.extras.report_tables import bucket_rows, score_rows, slice_rows, summary
 from translate.extras.word_attention import WordAttention, word_attention
 from translate.extras.word_diff import word_diff
-from translate.inference.forcing import MAX_LENGTH
 from translate.models.head import attends
 from translate.run_folder import Curve, read_curves
 from translate.wording import counted

@@ -18,7 +18,7 @@ import json
 import os
 import shlex
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import chain
@@ -42,7 +42,6 @@ from translate.models.head import AttentionHead
 from translate.models.registry import shapes_only
 from translate.models.seq2seq import Seq2Seq
 from translate.names import on_demand
-from translate.search.ensemble import Ensemble
 from translate.version import __version__
 
 FORMAT = 1  # raised when an older program could not read what a newer one writes
@@ -229,36 +228,6 @@ def load(folder: str | Path) -> Bundle:
     with threads_restored():
         torch.set_num_threads(1)  # others would wait from then on, in the way of an engine's
         return steadily(folder, partial(_load, folder))
-
-
-def together(bundles: Sequence[tuple[str, Bundle]]) -> Bundle:
-    """Return the bundle of an ensemble: that of the first run in everything but the model.
-
-    Args:
-        bundles: each run with its bundle.
-
-    Raises:
-        UserError: runs with different tokenizers of a side: their pieces mean different words, and
-            a sentence is cut into pieces once, for all of them. Or runs of other languages without
-            a tag that says which is meant: their joint tokenizer may be the same.
-    """
-    (first, one), *others = bundles
-    for run, other in others:
-        if one.config.tag is None and one.config.languages != other.config.languages:
-            raise UserError(
-                f"{run} translates {' to '.join(other.config.languages)}, but {first} translates "
-                f"{' to '.join(one.config.languages)}: the runs of an ensemble must translate "
-                "between the same languages"
-            )
-        for side in ("source", "target"):
-            hashes = [each.config.tokenizers[side] for each in (one, other)]
-            if hashes[0] != hashes[1]:
-                raise UserError(
-                    f"{first} and {run} have different {side} tokenizers (SHA-256 {hashes[0]} and "
-                    f"{hashes[1]}), but the runs of an ensemble must share their tokenizers: "
-                    "train them with the same data and tokenizer"
-                )
-    return replace(one, model=Ensemble([each.model for _, each in bundles]).eval())
 
 
 def _load(folder: Path) -> Bundle:

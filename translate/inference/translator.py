@@ -53,7 +53,7 @@ from translate.inference.batches import (
 from translate.inference.bundle import Bundle
 from translate.inference.confidence import Confidence, evidence
 from translate.inference.confidence import read as read_confidence
-from translate.inference.forcing import AttentionMaps, TeacherForcing, as_numpy, encoded_pairs
+from translate.inference.forcing import TeacherForcing, as_numpy, encoded_pairs
 from translate.inference.guard import Guard, GuardConfig
 from translate.inference.lines import CutLine, Cutter
 from translate.inference.minimum_bayes_risk import Utility, ranked
@@ -84,6 +84,8 @@ WINDOW = 2048  # lines
 WORTH_THREADS = 20_000_000
 # what is on the porch, by name
 ENGINES = {"ctranslate2": "translate.extras.ctranslate2_engine:load"}
+ATTENTION_MAPS = "translate.extras.attention_maps:AttentionMaps"
+ENSEMBLE = "translate.extras.ensemble:together"
 READ_SHORTLIST = "translate.extras.lexical_shortlist:read"
 # Sums over the vocabulary and the scores stay in float32: searches see to it.
 DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
@@ -172,8 +174,8 @@ class Translator:
         return TeacherForcing(self.model, self.device)
 
     @cached_property
-    def _maps(self) -> AttentionMaps:
-        return AttentionMaps(self.tokenizers, self.forcing, self._translation_of)
+    def _maps(self) -> Any:
+        return on_demand(ATTENTION_MAPS)(self.tokenizers, self.forcing, self._translation_of)
 
     def translate(self, sentences: Iterable[str]) -> list[str]:
         """Return the best translation of each sentence."""
@@ -360,7 +362,8 @@ class Translator:
         Raises:
             UserError: the model has no attention over the source, or there is nothing to align.
         """
-        return self._maps.cross(source, target)
+        attention: AttentionMap = self._maps.cross(source, target)
+        return attention
 
     def self_attention(
         self, source: str, target: str | None = None, *, side: Literal["encoder", "decoder"]
@@ -373,7 +376,8 @@ class Translator:
         Raises:
             UserError: the model has no self-attention or no such side, or the source is empty.
         """
-        return self._maps.within(source, target, side=side)
+        attention: AttentionMap = self._maps.within(source, target, side=side)
+        return attention
 
     def _translation_of(self, source_ids: list[int]) -> list[int]:
         """Return the model's translation of a source, by the search alone."""
@@ -445,7 +449,7 @@ def load(
         loaded = bundle.of_run(run)
         if ensemble:
             others = [(str(other), bundle.of_run(other)) for other in ensemble]
-            loaded = bundle.together([(str(run), loaded), *others])
+            loaded = on_demand(ENSEMBLE)([(str(run), loaded), *others])
     loaded = loaded.into(target)
     chosen = _search({} if search is None else search, loaded.config.search)
     options: Any = getattr(chosen, "config", None)  # a search of one's own may have none

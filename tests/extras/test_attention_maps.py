@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from translate.inference import forcing as module
-from translate.inference.forcing import Aligner, between_words
+from translate.extras import attention_maps as module
+from translate.extras.attention_maps import Aligner, between_words
 from translate.models.head import AttentionHead, choose_head
 
 SOURCES = ["el perro come", "", "la casa está azul.", "gato", " \u200b ", "el tren duerme la casa"]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from translate.errors import UserError
+from translate.inference.bundle import Bundle
 from translate.models.seq2seq import Decoded, DecoderState, Memory, Projection, Seq2Seq, Stack, Step
 
 
@@ -131,3 +133,33 @@ def _mean(alignments: Sequence[Float[Tensor, "..."] | None]) -> Float[Tensor, ".
     """(B, L, H, T, S) or (N, L, H, S) of unlike L and H → L = H = 1."""
     known = [one.mean((1, 2), keepdim=True) for one in alignments if one is not None]
     return torch.stack(known).mean(0) if known else None
+
+
+def together(bundles: Sequence[tuple[str, Bundle]]) -> Bundle:
+    """Return the bundle of an ensemble: that of the first run in everything but the model.
+
+    Args:
+        bundles: each run with its bundle.
+
+    Raises:
+        UserError: runs with different tokenizers of a side: their pieces mean different words, and
+            a sentence is cut into pieces once, for all of them. Or runs of other languages without
+            a tag that says which is meant: their joint tokenizer may be the same.
+    """
+    (first, one), *others = bundles
+    for run, other in others:
+        if one.config.tag is None and one.config.languages != other.config.languages:
+            raise UserError(
+                f"{run} translates {' to '.join(other.config.languages)}, but {first} translates "
+                f"{' to '.join(one.config.languages)}: the runs of an ensemble must translate "
+                "between the same languages"
+            )
+        for side in ("source", "target"):
+            hashes = [each.config.tokenizers[side] for each in (one, other)]
+            if hashes[0] != hashes[1]:
+                raise UserError(
+                    f"{first} and {run} have different {side} tokenizers (SHA-256 {hashes[0]} and "
+                    f"{hashes[1]}), but the runs of an ensemble must share their tokenizers: "
+                    "train them with the same data and tokenizer"
+                )
+    return replace(one, model=Ensemble([each.model for _, each in bundles]).eval())
