@@ -187,25 +187,6 @@ def test_a_long_sentence_is_shown(act: Callable[..., Seen]) -> None:
     assert seen["one"][0]["lit"] == {"w3": 100}
 
 
-def test_self_attention_names_what_looks_and_what_is_looked_at(act: Callable[..., Seen]) -> None:
-    words = ["<s>", "hello"]
-    tokens = Tokens(words, words, np.array([[[[1.0, 0.0], [0.3, 0.7]]]]))
-    run = Attended(
-        "runs/a", "transformer", ("es", "en"), "decoder", "hello", "hello", True, tokens, tokens
-    )
-    seen = act(
-        [run],
-        """
-        fire(token(0, "target", 1), "pointerover"); seen.one = see();
-        seen.names = $("h3").map(name => name.textContent);
-        seen.languages = $(".line").map(line => line.lang);
-        """,
-    )
-    assert seen["one"][0]["lit"] == {"<s>": 30, "hello": 70}
-    assert seen["names"] == ["Translation, looked at", "Translation, looking, as given"]
-    assert seen["languages"] == ["en", "en"]
-
-
 def test_two_runs_light_up_together_where_their_lines_are_equal(act: Callable[..., Seen]) -> None:
     seen = act(
         [ONE, OTHER],

@@ -117,22 +117,6 @@ def test_a_different_search_is_told() -> None:
     assert told(judged(system("a", WRONG), system("b", RIGHT))) == []
 
 
-@pytest.mark.parametrize(("beam", "searched"), [(5, ""), (1, " (each with its own search)")])
-def test_a_verdict_on_different_searches_says_so(beam: int, searched: str) -> None:
-    better, chance = f"b is better than a{searched} by ", f"between b and a{searched} may be chance"
-    for texts, told in (((WRONG, RIGHT), better), ((RIGHT, NEARLY), chance)):
-        (said,) = judged(system("a", texts[0]), system("b", texts[1], beam=beam)).verdicts
-        assert told in said
-    worse, same = [WRONG, [*WRONG[:-1], "z"]], [WRONG, WRONG]
-    for one, other, told in (
-        (worse, [RIGHT, NEARLY], better), (same, [RIGHT, RIGHT], better), (worse, worse, chance),
-    ):  # fmt: skip
-        seeds = [system(f"a-seed={n}", text, "a") for n, text in enumerate(one)]
-        seeds += [system(f"b-seed={n}", text, "b", beam) for n, text in enumerate(other)]
-        (said,) = judged(*seeds).verdicts
-        assert told in said
-
-
 def test_that_many_tests_find_something_is_told() -> None:
     runs = [system(name, [*RIGHT[:-1], name]) for name in "abcd"]
     (caveat,) = told(judged(*runs))
@@ -331,14 +315,6 @@ def test_differing_words_lose_nothing_and_share_a_common_subsequence(one, other)
         assert all(word.text in rest for word in side if word.shared and word.text != " ")
     if one == other:
         assert all(word.shared for word in left)
-
-
-def test_of_a_long_text_the_first_words_are_compared() -> None:
-    text = "a b " * 20_000
-    left, right = word_diff("c " + text, text + "c"), word_diff(text + "c", "c " + text)
-    assert "".join(word.text for word in left) == ("c " + text).rstrip()
-    assert next(word.text for word in left if not word.shared) == "c"
-    assert all(word.shared for side in (left, right) for word in side[1000:])
 
 
 def test_without_spaces_single_letters_differ() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from functools import partial
 from types import SimpleNamespace
@@ -13,10 +12,9 @@ import torch
 
 from translate.errors import UserError
 from translate.extras import ctranslate2_export
-from translate.extras import parity as parity_module
 from translate.extras.ctranslate2_engine import CTranslate2Search, check_origin, search_problems
 from translate.extras.model_export import export_ctranslate2, random_sentences
-from translate.extras.parity import MANIFEST, Parity, compare
+from translate.extras.parity import MANIFEST, Parity
 from translate.inference.batches import padded
 from translate.inference.forcing import TeacherForcing
 from translate.inference.translator import Translator
@@ -126,24 +124,6 @@ def test_what_is_no_number_is_no_parity(unequal: str) -> None:
     parity = {"gap": 0.0, "margin": 0.0} | {unequal: float("nan")}
     with pytest.raises(UserError, match="the export does not match the model"):
         Parity(10, 0, **parity).check()
-
-
-def test_a_gap_that_is_no_number_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python's own max would lose it."""
-    tokens = (5, 6)
-    found = SimpleNamespace(tokens=tokens, log_prob=float("nan"), token_log_probs=(0.0, 0.0))
-    forcing = SimpleNamespace(
-        padded=lambda rows: (None, None), log_probs=lambda *sides: [[0.0, 0.0, 0.0]]
-    )
-    monkeypatch.setattr(parity_module, "TeacherForcing", lambda *a: forcing)
-    monkeypatch.setattr(parity_module, "build", lambda keys: lambda *a: [[found]])
-
-    class Exported:
-        log_probs = staticmethod(lambda *sides: [[0.0, 0.0, 0.0]])
-        translate = staticmethod(lambda *sides: [tokens])
-
-    model = SimpleNamespace(max_length=None)
-    assert math.isnan(compare(model, Exported(), [[5]]).gap)
 
 
 @pytest.fixture
@@ -293,18 +273,6 @@ def test_no_limit_is_beyond_the_table_of_positions(exported) -> None:
     endless = GREEDY | {"max_length_ratio": 4096.0, "max_length_offset": 4096}
     ((found,),) = engine_of(exported, endless)(bundle.model, *rows_of([[5, 6]]))
     assert len(found.tokens) == ctranslate2_export.POSITIONS - 1  # and <s>
-
-
-def test_a_folder_may_have_any_name(exported, tmp_path) -> None:
-    bundle, folder = exported
-    odd = tmp_path / "caf\udce9"
-    try:
-        odd.symlink_to(folder)
-    except (OSError, UnicodeError):
-        pytest.skip("this file system takes UTF-8 alone")
-    engine = engine_of((bundle, odd))
-    served = Translator(bundle.model, bundle.tokenizers, engine)
-    assert len(served.translate(LINES)) == len(LINES)
 
 
 def test_the_device_asked_for_is_the_one_taken(exported, monkeypatch) -> None:

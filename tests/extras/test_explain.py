@@ -63,18 +63,6 @@ def test_dropout_costs_flash_in_training_alone(explained) -> None:
             assert ("dropout" in call.kernel.why_not_flash) == training
 
 
-def test_a_step_asks_with_a_sentences_hypotheses_and_without_the_causal_flag(explained) -> None:
-    phases = explained("transformer")
-    own, cross = phases["translating, a step of 2 hypotheses"]
-    # the word both began with, and one of each that the other must not see
-    assert (own.query[:3], own.keys[2], own.causal) == ((1, 2, 2), 3, False)
-    assert own.mask == (1, 1, 2, 3)
-    assert (cross.query[:3], cross.causal) == ((1, 2, 2), False)
-    own, cross = phases["training, decode"]
-    assert own.causal
-    assert cross.mask == (1, 1, 1, cross.keys[2])
-
-
 @pytest.mark.parametrize("name", ["rnn_none", "rnn_general"])
 def test_a_recurrent_model_answers_that_it_makes_none(explained, name: str) -> None:
     phases = explained(name)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from translate.attention.cache import Ancestry, KeysValues, KeyValueCache
+from translate.attention.cache import Ancestry, KeysValues
 from translate.attention.dot_product import readable_attention
 from translate.attention.masks import over_keys, padding_mask
 from translate.attention.multi_head import FullAttention, Pattern
@@ -186,15 +186,6 @@ def test_the_cache_of_a_window_is_never_larger_than_the_window(window: int, rand
             break
     kept, positions = cache.append(KeysValues(tokens[51], -tokens[51]), 51)
     assert torch.equal(kept.keys, tokens[positions].squeeze(3).permute(1, 2, 0, 3))
-
-
-def test_a_cache_without_a_window_keeps_everything(randn: Randn) -> None:
-    cache = KeyValueCache.empty(1, 1, 2, like=randn(1))
-    tokens = randn(40, 1, 1, 3, 2)  # of three hypotheses
-    for t, token in enumerate(tokens):
-        kept = cache.append(KeysValues(token, -token))
-        assert torch.equal(kept.keys[0, 0], tokens[: t + 1, 0, 0].flatten(0, 1))
-        assert torch.equal(kept.values, -kept.keys)
 
 
 class Largest(TorchDispatchMode):

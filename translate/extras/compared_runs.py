@@ -75,20 +75,10 @@ def compare_runs(
     tokenize: str | None,
     shown: int,
 ) -> tuple[Comparison, TestSet]:
-    """Compare runs on one test set, and write the page and the figures.
+    """Compare runs, the first with all others, and write the page and the figures.
 
-    Args:
-        runs: their folders; the first is the baseline.
-        test_set: the arguments of `read_test_set`.
-        output: the folder of the page; by default evaluation/ in the first run.
-        again: gives the arguments that evaluate a run as it is done here.
-        device: where to evaluate a run that has not been evaluated.
-        tokens_per_batch: source tokens that are translated at once.
-        resamples: of the paired bootstrap.
-        trials: of the approximate randomisation.
-        seed: of both.
-        tokenize: BLEU's tokeniser; by default that of the first run's target language.
-        shown: how many of the most different sentences are listed.
+    The test set is given by the arguments of `read_test_set`, and `again` gives those of the
+    command that evaluates a run as it is done here; the others are options of `translate compare`.
 
     Raises:
         UserError: a run or an evaluation that cannot be compared, before another is evaluated.

@@ -187,24 +187,18 @@ class Comparison:
 
     def _length_rows(self) -> Rows:
         """A row for each bucket: BLEU and chrF of the first run, and the others' changes."""
-        first, *others = [column.buckets for column in self.columns]
-        names = [column.system.name for column in self.columns]
-        headings = ["source words", "items", names[0], *(f"{name}, change" for name in names[1:])]
 
         def change(new: Bucket, old: Bucket) -> str:
             bleu = None if new.bleu is None or old.bleu is None else new.bleu - old.bleu
             return f"{cell(bleu, '+z.1f')} / {cell(new.chrf - old.chrf, '+z.1f')}"
 
-        rows = [
-            [
-                old.label,
-                f"{old.items:,}",
-                f"{cell(old.bleu)} / {cell(old.chrf)}",
-                *(change(buckets[index], old) for buckets in others),
-            ]
-            for index, old in enumerate(first)
-        ]
-        return headings, rows
+        name, *names = [column.system.name for column in self.columns]
+        rows = []
+        for first, *others in zip(*(column.buckets for column in self.columns), strict=True):
+            scores = f"{cell(first.bleu)} / {cell(first.chrf)}"
+            changes = (change(other, first) for other in others)
+            rows.append([first.label, f"{first.items:,}", scores, *changes])
+        return ["source words", "items", name, *(f"{each}, change" for each in names)], rows
 
 
 def compare(
@@ -219,18 +213,10 @@ def compare(
     shown: int,
     tokenize: str = DEFAULT,
 ) -> Comparison:
-    """Judge two systems or more on one test set; the first is the baseline.
+    """Judge two systems or more on the test set `split`; the first is the baseline.
 
-    Args:
-        systems: with hypotheses in the order of the sources.
-        sources: a sentence an item.
-        references: of each item.
-        split: the name of the test set.
-        resamples: of the paired bootstrap.
-        trials: of the approximate randomisation.
-        seed: of both.
-        shown: how many of the most different sentences are listed.
-        tokenize: BLEU's tokeniser.
+    Differences are tested by so many resamples of the paired bootstrap and trials of the
+    approximate randomisation, both from `seed`; `shown` of the most different sentences are listed.
     """
     columns = [
         Column(
@@ -296,27 +282,15 @@ def most_different(
     count: int,
 ) -> list[Shown]:
     """The sentences whose chrF differs most between the runs, the most different first."""
-
-    def spread(item: int) -> float:
-        values = [column.sentences[item].chrf for column in columns]
-        return max(values) - min(values)
-
-    differing = [
-        item
-        for item in range(len(sources))
-        if len({column.system.hypotheses[item] for column in columns}) > 1
-    ]
-    return [
-        Shown(
-            item + 1,
-            sources[item],
-            references[item],
-            [column.system.name for column in columns],
-            [column.system.hypotheses[item] for column in columns],
-            [column.sentences[item].chrf for column in columns],
-        )
-        for item in sorted(differing, key=spread, reverse=True)[:count]
-    ]
+    names = [column.system.name for column in columns]
+    differing = []
+    for item, source in enumerate(sources):
+        hypotheses = [column.system.hypotheses[item] for column in columns]
+        if len(set(hypotheses)) > 1:
+            chrf = [column.sentences[item].chrf for column in columns]
+            differing.append(Shown(item + 1, source, references[item], names, hypotheses, chrf))
+    differing.sort(key=lambda sentence: max(sentence.chrf) - min(sentence.chrf), reverse=True)
+    return differing[:count]
 
 
 def render(comparison: Comparison) -> Group:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -142,7 +141,7 @@ class CTranslate2Search:
         cores = torch.get_num_threads() if place.type == "cpu" else 1
         with threads_restored():  # CTranslate2 sets the number of both: they share one OpenMP
             self._translator = imported().Translator(
-                os.fsencode(folder),  # a name need not be UTF-8
+                str(folder),
                 device=place.type,
                 device_index=place.index or 0,
                 inter_threads=(workers or cores) if place.type == "cpu" else 1,

@@ -96,15 +96,11 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
 
 def _spec(model: Transformer, options: Mapping[str, Any]) -> TransformerSpec:
     specs = imported().specs
-    activations = {
-        "relu": specs.Activation.RELU,
-        "gelu": specs.Activation.GELU,
-        "swiglu": specs.Activation.SWISH,  # of the gate
-    }
+    names = {"relu": "RELU", "gelu": "GELU", "swiglu": "SWISH"}  # of the gate
     heads, positions = options["num_heads"], options["positions"]
     common = {
         "pre_norm": options["norm"] == "pre",
-        "activation": activations[options["activation"]],
+        "activation": specs.Activation[names[options["activation"]]],
         "ffn_glu": options["activation"] == "swiglu",
         "rms_norm": options["normalization"] == "rms",
         "relative_position": positions == "relative",

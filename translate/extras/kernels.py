@@ -23,19 +23,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from translate.extras.flex import flex_attention
 
-NAMES = {
-    SDPBackend.FLASH_ATTENTION: "flash",
-    SDPBackend.EFFICIENT_ATTENTION: "efficient",
-    SDPBackend.CUDNN_ATTENTION: "cudnn",
-    SDPBackend.MATH: "math",
-}
-OPERATIONS = {
-    "aten::_scaled_dot_product_flash_attention": "flash",
-    "aten::_scaled_dot_product_flash_attention_for_cpu": "flash",
-    "aten::_scaled_dot_product_efficient_attention": "efficient",
-    "aten::_scaled_dot_product_cudnn_attention": "cudnn",
-    "aten::_scaled_dot_product_attention_math": "math",
-}
+OPERATION = re.compile(r"aten::_scaled_dot_product_(?:attention_)?(flash|efficient|cudnn|math)")
 VARIABLE_LENGTH = "torch_attn._varlen_attn"  # the operator of variable_length.py on CUDA
 
 
@@ -91,16 +79,13 @@ def kernel_of(
         chosen = ask()
     except NotImplementedError:
         return Kernel("math", f"PyTorch has no fused attention for {query.device.type}")
-    name = NAMES.get(chosen, chosen.name.lower())
+    name = chosen.name.lower().removesuffix("_attention")  # flash, efficient, cudnn or math
     return Kernel(name, "" if name == "flash" else _why_not_flash(ask, name))
 
 
 @contextmanager
 def recorded_calls(model: nn.Module) -> Iterator[list[Call]]:
-    """Yield the list to which every fused attention call inside the block is added.
-
-    Readable twins and other mechanisms make no such calls, so they are not in it.
-    """
+    """Yield the list to which every fused attention call inside the block is added."""
     recorder = _Recorder({id(module): name for name, module in model.named_modules()})
     with recorder:
         yield recorder.calls
@@ -111,7 +96,8 @@ def kernels_that_ran(work: Callable[[], object]) -> set[str]:
     # operators are launched by the CPU; without `acc_events` PyTorch 2.11 warns
     with profile(activities=[ProfilerActivity.CPU], acc_events=True) as seen:
         work()
-    return {OPERATIONS[event.key] for event in seen.key_averages() if event.key in OPERATIONS}
+    operations = (OPERATION.match(event.key) for event in seen.key_averages())
+    return {operation[1] for operation in operations if operation}
 
 
 class _Recorder(TorchFunctionMode):

@@ -103,16 +103,10 @@ def evaluation_page(
     attention: Mapping[int, WordAttention],
     shown: int,
 ) -> str:
-    """Render the page of an evaluation.
+    """Render the page of an evaluation, with the curves of the training by name.
 
-    Args:
-        report: the figures.
-        test_set: what was translated.
-        hypotheses: the translations.
-        run: whose they are.
-        curves: of the training, by name (`read_curves`).
-        attention: index of a sentence → weights between its words.
-        shown: how many of the worst and of the best sentences.
+    `attention` holds the weights between the words of a sentence by its index, and `shown` says how
+    many of the worst and of the best sentences are listed.
     """
     order = sorted(range(report.items), key=lambda item: report.sentences[item].chrf)
     best = order[shown:][::-1][:shown]

@@ -52,23 +52,6 @@ class Experiment:
     means: Mapping[str, float]
     deviations: Mapping[str, float]
 
-    @classmethod
-    def of(cls, columns: Sequence[Column]) -> Experiment:
-        """The experiment whose seeds these are."""
-        names = [column.system.name for column in columns]
-        values = {
-            metric: [column.scores.by_name()[metric].score for column in columns]
-            for metric in METRICS
-        }
-        for key in ("perplexity", "bits_per_character"):
-            values[key] = [getattr(column.system.likelihood, key) for column in columns]
-        return cls(
-            name=_common_name(names),
-            runs=names,
-            means={metric: fmean(scores) for metric, scores in values.items()},
-            deviations={metric: stdev(scores) for metric, scores in values.items()},
-        )
-
 
 @dataclass(frozen=True)
 class ExperimentPair:
@@ -94,10 +77,20 @@ def experiments_in(columns: Sequence[Column]) -> list[Experiment]:
         if column.system.unfinished is None:
             members.setdefault(column.system.experiment, []).append(column)
     return [
-        Experiment.of(runs)
+        _experiment(runs)
         for runs in members.values()
         if 1 < len(runs) == len({column.system.seed for column in runs})
     ]
+
+
+def _experiment(columns: Sequence[Column]) -> Experiment:
+    names = [column.system.name for column in columns]
+    values = {key: [getattr(column.scores, key).score for column in columns] for key in METRICS}
+    for key in ("perplexity", "bits_per_character"):
+        values[key] = [getattr(column.system.likelihood, key) for column in columns]
+    means = {key: fmean(scores) for key, scores in values.items()}
+    deviations = {key: stdev(scores) for key, scores in values.items()}
+    return Experiment(_common_name(names), names, means, deviations)
 
 
 def _common_name(runs: Sequence[str]) -> str:
@@ -124,16 +117,15 @@ def experiment_pairs(
     for metric, name in METRICS.items():
         tests = [welch(*(seed_scores(columns, one, metric) for one in pair)) for pair in both]
         adjusted = iter(holm([test.p for test in tests if not math.isnan(test.p)]))
-        pairs += [
-            ExperimentPair(
-                first=first.name,
-                second=second.name,
-                metric=metric,
-                gain=name.sign * (second.means[metric] - first.means[metric]) + 0.0,
-                p=None if math.isnan(test.p) else test.p,
-                p_holm=None if math.isnan(test.p) else next(adjusted),
-                degrees_of_freedom=None if math.isnan(test.freedom) else test.freedom,
-            )
-            for (first, second), test in zip(both, tests, strict=True)
-        ]
+        for (first, second), test in zip(both, tests, strict=True):
+            gain = name.sign * (second.means[metric] - first.means[metric]) + 0.0
+            p, freedom = test.p, test.freedom
+            known = not math.isnan(p)
+            pairs.append(
+                ExperimentPair(
+                    first.name, second.name, metric, gain,
+                    p if known else None, next(adjusted) if known else None,
+                    None if math.isnan(freedom) else freedom,
+                )
+            )  # fmt: skip
     return pairs

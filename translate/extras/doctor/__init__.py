@@ -6,6 +6,7 @@ lines. Checks look for what is rare in a corpus that is mostly right.
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -86,18 +87,11 @@ def diagnose(source: Source, tokenizer: TokenizerConfig, cache: Path) -> Diagnos
 
 def all_checks(*, codes: tuple[str, str] | None, allow_overlap: bool) -> list[Check]:
     """Return every check; `codes` are the languages of the sides, if each is in one."""
+    literal = partial(checks.literal, allow_one_side=allow_overlap)
     always: list[Check] = [
-        checks.empty,
-        checks.copies,
-        checks.duplicates,
-        partial(checks.literal, allow_one_side=allow_overlap),
-        checks.near,
-        checks.anomalies,
-        checks.quoted,
-        checks.outliers,
-        checks.swapped_sides,
-        misaligned,
-    ]
+        checks.empty, checks.copies, checks.duplicates, literal, checks.near, checks.anomalies,
+        checks.quoted, checks.outliers, checks.swapped_sides, misaligned,
+    ]  # fmt: skip
     return [*always, partial(checks.other_languages, codes=codes)] if codes else always
 
 
@@ -190,8 +184,7 @@ def advise(
     )  # fmt: skip
     return Advice(
         unseen_words={
-            side: _unseen((getattr(p, side) for p in splits["train"]),
-                          (getattr(p, side) for p in splits["dev"]))
+            side: _unseen(*([getattr(p, side) for p in splits[name]] for name in ("train", "dev")))
             for side in ("source", "target")
             if "dev" in splits
         },
@@ -237,13 +230,9 @@ def _largest(
 
 def _often(tokenizer: Tokenizer, ids: Iterable[Iterable[int]], times: float) -> float:
     """The share of pieces that occur often, without letters, all of which any vocabulary has."""
-    counts = Counter(piece for sentence in ids for piece in sentence)
-    names = tokenizer.pieces(list(counts))
-    longer = [
-        count
-        for name, count in zip(names, counts.values(), strict=True)
-        if len(name.removeprefix(WORD_START)) > 1
-    ]
+    counts = Counter(itertools.chain.from_iterable(ids))
+    named = zip(tokenizer.pieces(list(counts)), counts.values(), strict=True)
+    longer = [count for name, count in named if len(name.removeprefix(WORD_START)) > 1]
     return 1 - sum(count < times for count in longer) / max(1, len(longer))
 
 

@@ -26,10 +26,12 @@ JOINERS = "\u200c\u200d"  # of Persian letters and of emoji
 FAR = 7.0  # standard deviations of length beyond which a pair is an outlier
 NARROWEST = 0.25  # of δ: the text of a template hardly varies, which makes nothing an outlier
 FEWEST_LENGTHS = 50  # pairs, to know what is usual
-# Bytes of UTF-8 read as Windows-1252: a first byte Ã, â, Ð …, then a continuation byte's letter.
+# Bytes of UTF-8 read as Windows-1252: a first byte Ã, â, Ð …, then its continuation bytes' letters.
+# â€™ is one sign, while amanhã” is a word and a quote.
 CONTINUATION = "[\u0080-\u00bf\u0152-\u0178\u02c6\u02dc\u2013-\u2122]"
-MOJIBAKE = re.compile(f"[\u00c2-\u00f4]{CONTINUATION}")
-THREE_BYTES = re.compile(f"[\u00e2\u00e3]{CONTINUATION}{{2}}")  # â€™; amanhã” is a word and a quote
+MOJIBAKE = re.compile(
+    f"[\u00c2-\u00df]{CONTINUATION}|[\u00e0-\u00ef]{CONTINUATION}{{2}}|[\u00f0-\u00f4]{CONTINUATION}{{3}}"
+)
 MARKUP = re.compile(r"</?[a-zA-Z][^<>]*>|&(?:#\d+|[a-zA-Z]{2,8});")
 SPELLING = "\u180e\u200c\u200d"  # of Mongolian, Persian and emoji, though not to be seen
 STRAY = re.compile(f"(?![{SPELLING}]){INVISIBLE.pattern}")
@@ -202,9 +204,9 @@ def anomaly(text: str) -> str:
     for kind, strange in (
         ("not decoded (U+FFFD)", "\ufffd" if "\ufffd" in text else ""),
         ("old Mac line ending, which does not end a line here", "\r" if "\r" in text else ""),
-        ("control character", next((c for c in text if _is_control(c)), "")),
+        ("control character", next(filter(_is_control, text), "")),
         ("invisible character", _match(STRAY, text)),
-        ("UTF-8 decoded as another encoding", _mojibake(text)),
+        ("UTF-8 decoded as another encoding", _match(MOJIBAKE, text)),
         ("mark-up", _match(MARKUP, text)),
         ("scripts mixed in a word", next(filter(_mixes, WORD.findall(text)), "")),
     ):
@@ -220,18 +222,6 @@ def _is_control(character: str) -> bool:
 def _match(pattern: re.Pattern[str], text: str) -> str:
     match = pattern.search(text)
     return match[0] if match else ""
-
-
-def _mojibake(text: str) -> str:
-    """Letters that become others when they are written as Windows-1252 and read as UTF-8."""
-    for match in MOJIBAKE.finditer(text):
-        try:
-            match[0].encode("cp1252").decode("utf-8")
-        except UnicodeError:
-            if not THREE_BYTES.match(text, match.start()):
-                continue
-        return match[0]
-    return ""
 
 
 def _mixes(word: str) -> bool:
@@ -265,7 +255,7 @@ def literal(splits: Splits, *, allow_one_side: bool) -> Iterator[Finding]:
     notes = _shared(splits, "train", _held_out(splits), allow_one_side)
     advice = "dropped from training unless data.allow_overlap=true: scores would be too good"
     yield Finding("overlap", "training text in dev or test", advice, lines_of(splits, notes))
-    if "dev" in splits and "test" in splits:
+    if {"dev", "test"} <= splits.keys():
         notes = _shared(splits, "test", _held_out({"dev": splits["dev"]}), allow_one_side)
         advice = "remove them from dev, which chooses the model: test scores would be too good"
         yield Finding("dev_overlap", "test text in dev", advice, lines_of(splits, notes))
@@ -313,9 +303,8 @@ def near(splits: Splits) -> Iterator[Finding]:
             continue
         grams = shingles(pair)
         candidates = {n for shingle in _prefix(grams, frequency) for n in index.get(shingle, ())}
-        similarity, place = max(
-            ((jaccard(grams, held_out[n][1]), held_out[n][0]) for n in candidates), default=(0, "")
-        )
+        alike = [(jaccard(grams, held_out[n][1]), held_out[n][0]) for n in candidates]
+        similarity, place = max(alike, default=(0, ""))
         if similarity >= NEAR:
             notes.append(("train", line, f"{similarity:.0%} of {place}"))
     advice = "remove them from training by hand if the test text should be unseen"

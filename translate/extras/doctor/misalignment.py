@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float
@@ -72,14 +73,14 @@ class _Judge:
     def __init__(self, splits: Splits) -> None:
         train = splits["train"]
         learned = drawn(train, MOST)
-        self.words = (
-            Words(train[index].source for index in learned),
-            Words(train[index].target for index in learned),
+        source, target = (
+            Words(getattr(train[index], side) for index in learned) for side in ("source", "target")
         )
+        self.lexicon_of = partial(Lexicon, num_sources=len(source), num_targets=len(target))
         self.ids: dict[str, tuple[list[Ids], list[Ids]]] = {
             split: (
-                [self.words[0].encode(pair.source) for pair in pairs],
-                [self.words[1].encode(pair.target) for pair in pairs],
+                [source.encode(pair.source) for pair in pairs],
+                [target.encode(pair.target) for pair in pairs],
             )
             for split, pairs in splits.items()
         }
@@ -89,7 +90,10 @@ class _Judge:
         """Learn from some training pairs what is usual; the reason where that tells nothing."""
         if len(learned) < FEWEST:
             return f"{counted(len(learned), 'training pair')}, and at least {FEWEST} are needed"
-        self.lexicons = [self._learn([i for i in learned if i % 2 == half]) for half in (0, 1)]
+        self.lexicons = [
+            self.lexicon_of(*([side[i] for i in half] for side in self.ids["train"]))
+            for half in ([i for i in learned if i % 2 == parity] for parity in (0, 1))
+        ]
         far = len(self.ids["train"][0]) // 2
         usual, random = (self._evidence("train", offset) for offset in (0, far))
         if np.isnan(usual).all() or np.isnan(random).all():
@@ -99,11 +103,6 @@ class _Judge:
         if self.usual - self.random <= INFORMED:
             return "the words of a line say too little about those of its translation"
         return ""
-
-    def _learn(self, learned: Sequence[int]) -> Lexicon:
-        sources, targets = ([side[i] for i in learned] for side in self.ids["train"])
-        sizes = {"num_sources": len(self.words[0]), "num_targets": len(self.words[1])}
-        return Lexicon(sources, targets, **sizes)
 
     def _evidence(self, split: str, offset: int, rows: Ids | None = None) -> Float[np.ndarray, "_"]:
         """Return the evidence of sources (all) for the target `offset` lines below, cyclically.
