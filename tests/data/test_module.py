@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from translate.data import module
 from translate.data.batching import Batch, Draw, Lengths, lengths
 from translate.data.corpus import Corpus
-from translate.data.module import Pairs, TranslationData, gold_rows, pad_rows
+from translate.data.module import Pairs, TranslationData
 from translate.data.pairs import Places
 from translate.errors import UserError
+from translate.extras.gold_attention import gold_rows
 
 BUDGET = 120
 
@@ -185,11 +186,6 @@ def test_a_row_sums_to_one_or_zero_and_stays_with_its_links(
         linked = [s for s, i in enumerate(owner[0]) if (i, j) in links]
         assert np.flatnonzero(rows[t]).tolist() == linked
         assert rows[t].sum() == pytest.approx(1.0 if linked else 0.0)
-
-
-def test_padding_adds_zeros() -> None:
-    padded = pad_rows([np.ones((1, 3), np.float32), np.ones((2, 1), np.float32)])
-    assert padded.tolist() == [[[1, 1, 1], [0, 0, 0]], [[1, 0, 0], [1, 0, 0]]]
 
 
 @pytest.fixture(scope="module", params=["unigram", "word"])

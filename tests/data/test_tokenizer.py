@@ -22,16 +22,14 @@ from hypothesis import strategies as st
 
 from translate.data.plain_text import sameness
 from translate.data.tokenizer import (
-    LONGEST,
-    BPESampler,
     Sampling,
     Tokenizer,
     Tokenizers,
-    UnigramSampler,
     check_tokenizer,
     train_tokenizer,
 )
 from translate.errors import UserError
+from translate.extras.subword_sampling import LONGEST, BPESampler, UnigramSampler
 from translate.vocabulary import BOS, EOS, PAD, UNK
 
 NOUNS = ["cat", "dog", "house", "mouse", "garden", "gardener", "cathouse", "doghouse"]

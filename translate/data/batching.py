@@ -282,7 +282,7 @@ class Batch(NamedTuple):
     target_lengths: Int[Tensor, "B"]
     source_tokens: int  # sums of the lengths, which a GPU need not be asked for
     target_tokens: int
-    gold: Float[Tensor, "B T S"] | None = None  # where attention should look (`guidance.gold_rows`)
+    gold: Float[Tensor, "B T S"] | None = None  # where attention should look (`gold_rows`)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send bytes between processes: tensors would go as files, which takes twice as long."""

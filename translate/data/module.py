@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import lightning as L
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from numpy.typing import NDArray
 from pyarrow import Table
 from torch import Tensor
@@ -35,11 +35,13 @@ from translate.data.batching import (
 )
 from translate.data.corpus import Corpus
 from translate.data.pairs import at
-from translate.data.tokenizer import Tokenizers, Words
+from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
+from translate.names import on_demand
 
 log = logging.getLogger(__name__)
 
+GOLD = "translate.extras.gold_attention:gold_attention"
 MOST_JUDGED = 1024  # pieces of a dev pair's side; time and memory go by the product of both
 
 
@@ -96,18 +98,15 @@ class Pairs(Dataset[Batch]):
         return self.tokenizers[bisect_right(self.borders, pair)]
 
     def _gold(self, batch: Batch) -> Tensor:
-        """The gold rows of each pair; zeros where its words cannot be told from its pieces."""
+        """Where attention should look: the rows of each pair, padded with zeros."""
         pairs = batch.ids.tolist()
         rows = (at(self.table, name, pairs) for name in ("source", "target", "alignment"))
         shapes = zip(batch.target_lengths.tolist(), batch.source_lengths.tolist(), strict=True)
-        matrices = []
-        for pair, source, target, links, shape in zip(pairs, *rows, shapes, strict=True):
-            sides = self._tokenizers_of(pair)
-            words = sides.source.encode_words(source), sides.target.encode_words(target)
-            matrix = np.pad(gold_rows(links, *words), ((0, 0), (sides.source.front, 0)))  # no link
-            # a run of unknown words is one piece of the sentence, but one each of the words
-            matrices.append(matrix if matrix.shape == shape else np.zeros(shape, np.float32))
-        return torch.from_numpy(pad_rows(matrices))
+        gold = torch.zeros(*batch.target_in.shape, batch.source.shape[1])
+        for row, pair, *texts, (height, width) in zip(gold, pairs, *rows, shapes, strict=True):
+            matrix = on_demand(GOLD)(self._tokenizers_of(pair), *texts, (height, width))
+            row[:height, :width] = torch.from_numpy(matrix)
+        return gold
 
 
 class TranslationData(L.LightningDataModule):
@@ -262,33 +261,3 @@ def _leave_signals_to_the_trainer(worker: int) -> None:
 
 def _as_is(batch: Any) -> Any:
     return batch
-
-
-# Gold attention, from links between words: it guides the decoder's attention in training.
-
-
-def gold_rows(
-    links: Iterable[Sequence[int]], source: Words, target: Words
-) -> Float[np.ndarray, "T S"]:
-    """Return the attention of each target piece by source piece; `</s>` comes last on both.
-
-    The pieces of a target word share its links evenly over all pieces of the source words it is
-    linked to; `</s>` looks at `</s>`; a word without a link leaves rows of zeros.
-    """
-    words = np.zeros((len(target), len(source)), dtype=np.float32)
-    for i, j in links:
-        words[j, i] = 1
-    pieces = words.repeat([len(w) for w in target], axis=0).repeat([len(w) for w in source], axis=1)
-    rows = np.pad(pieces, ((0, 1), (0, 1)))
-    rows[-1, -1] = 1
-    shares: Float[np.ndarray, "T S"] = rows / np.maximum(rows.sum(axis=1, keepdims=True), 1)
-    return shares
-
-
-def pad_rows(matrices: Sequence[Float[np.ndarray, "_ _"]]) -> Float[np.ndarray, "B T S"]:
-    """One array, with zeros after the rows and columns of each matrix."""
-    height, width = np.max([matrix.shape for matrix in matrices], axis=0)
-    padded = np.zeros((len(matrices), height, width), dtype=np.float32)
-    for row, matrix in zip(padded, matrices, strict=True):
-        row[: matrix.shape[0], : matrix.shape[1]] = matrix
-    return padded
