@@ -410,13 +410,6 @@ def test_importing_the_package_does_not_import_torch() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def test_a_run_is_found_from_inside_its_folder(
-    saved: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(saved)
-    assert bundle.find(".") == saved
-
-
 @pytest.fixture
 def save(tmp_path, make_model, joint, options):
     """`save(kind)`: a bundle of such a model, loaded."""

@@ -83,6 +83,12 @@ def test_what_cannot_be_right_is_found(source: str, text: str, found: list[str])
     assert findings(source, text) == found
 
 
+def test_what_is_right_depends_on_the_languages_and_on_the_end() -> None:
+    text = "el perro come la casa azul"
+    assert findings(text, text, foreign=False) == []
+    assert findings("el perro come", "the dog", finished=False) == ["unfinished"]
+
+
 def test_what_stands_between_kept_items_is_no_loop() -> None:
     connective = Translation("and", -1.0, -1.0, ("▁and",), (), None)
     line = CutLine(("", " {a} ", " {b} ", " {c} ", " {d} ", ""), ("y",) * 5, ([7],) * 5)
@@ -101,21 +107,6 @@ def test_what_a_person_asked_for_is_not_told() -> None:
     assert findings("veinte", text, asked=asked.words) == []
     found = Translation(text, -1.0, -1.0, (), (), None)
     assert guard().whole("veinte", asked, [found]) == [found]
-
-
-def test_a_line_break_inside_a_tag_is_a_space(make_translator) -> None:
-    translator = make_translator(guard=guard(protect=("tag",)))
-    (found,) = translator.stream(['la <a\vb="x"> casa'])
-    assert not [flag for flag in found[0].flags if "<a" in flag]
-
-
-def test_a_copy_into_the_same_language_is_no_copy() -> None:
-    text = "el perro come la casa azul"
-    assert findings(text, text, foreign=False) == []
-
-
-def test_a_translation_cut_off_is_found() -> None:
-    assert findings("el perro come", "the dog", finished=False) == ["unfinished"]
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=14), st.integers(2, 4))

@@ -93,13 +93,6 @@ def test_a_hundred_thousand_quotation_marks_take_no_minutes() -> None:
     assert time.process_time() - start < 10
 
 
-def test_no_word_is_cut_at_the_end_of_a_block() -> None:
-    text = "Ein Satz. " * 4_999 + "und Donaudampfschifffahrtsgesellschaft war da. Ende."
-    found = sentences(text, "de")
-    assert "".join(found) == text
-    assert any("Donaudampfschifffahrtsgesellschaft" in sentence for sentence in found)
-
-
 @pytest.fixture
 def cutter(joint):
     return lambda **options: Cutter(
@@ -145,10 +138,6 @@ def test_a_question_is_translated_with_the_sign_that_opens_it(
     """¿ and ¡ are of the words, and no copy of them belongs into another language."""
     line = cutter().between(parts)
     assert (list(line.texts), list(line.gaps)) == (texts, gaps)
-
-
-def test_what_ends_a_line_anywhere_is_a_space_in_a_gap(cutter) -> None:
-    assert cutter()("\u2028el perro\x85", 1).gaps == (" ", " ")
 
 
 def test_nothing_to_see_is_nothing_to_translate(cutter) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -97,13 +95,6 @@ def test_a_tag_is_no_word(tokenizers) -> None:
     assert found == "Zxqv"
 
 
-def test_an_unknown_word_that_looks_nowhere_stays(tokenizers) -> None:
-    weights = np.array([[[[0.0, 0.0, 0.0], [0.0, 0.0, 1.0]]]])
-    tokenizer = tokenizers["word"]
-    found = UnknownWords({}).replace(["▁alpha", "▁beta"], [UNK], weights, tokenizer)
-    assert found == tokenizer.decode([UNK])
-
-
 def test_a_dictionary_translates_what_would_be_copied(tokenizers) -> None:
     for kind in ("word", "char"):
         tokenizer = tokenizers[kind]
@@ -169,23 +160,6 @@ def test_constraints_hold_where_unknown_words_are_replaced(joint, make_model) ->
     assert copied
 
 
-@pytest.mark.parametrize("normalization", ["nmt_nfkc", "nfkc", "identity"])
-def test_white_space_before_a_line_shifts_no_word(make_model, normalization: str) -> None:
-    one = learned(SENTENCES, vocab_size=60, normalization=normalization)
-
-    class LooksAtTheLast(Unknowing):
-        def __call__(self, *args, **kwargs):
-            found = super().__call__(*args, **kwargs)
-            last = {"tokens": (UNK,), "alignment": found[0][0].alignment[:, :, -2:]}
-            return [[replace(one, **last)] for (one,) in found]
-
-    both = Tokenizers(one, one)
-    model = make_model("transformer", both)
-    copying = Translator(model, both, LooksAtTheLast(), unknown_words=UnknownWords({}))
-    for space in "\t\u3000":
-        assert copying.translate([f"{space}the dog"]) == [f"{space}dog"]
-
-
 def test_unknown_neighbours_of_a_word_vocabulary_are_translated_one_by_one(tokenizers) -> None:
     tokenizer = tokenizers["word"]
     source, target = "the perro Schrödinger eats.", "the Xxxxx Xxxxxxxxxxx eats."
@@ -211,12 +185,6 @@ def test_entries_are_read_as_the_model_reads_its_source(caplog) -> None:
         "the model reads 'Finch' as 'finch', which the dictionary translates by 'pinzón': it never "
         "writes 'Fink'"
     ]
-
-
-def test_a_word_of_dashes_takes_no_minute() -> None:
-    start = time.process_time()
-    assert UnknownWords({}).translation(word := "a" + "-" * 300_000 + "a") == word
-    assert time.process_time() - start < 5
 
 
 def test_words_are_letters_together_and_anything_else_alone() -> None:

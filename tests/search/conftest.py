@@ -23,12 +23,6 @@ class PrefixState:
     def select(self, hypotheses: Tensor) -> PrefixState:
         return PrefixState(self.memory, self.prefixes[hypotheses])
 
-    def fixed(self, tokens: int) -> PrefixState:
-        return self
-
-    def settled(self, length: int) -> PrefixState:
-        return self
-
     def keep(self, sentences: Tensor) -> PrefixState:
         memory = Memory(self.memory.states[sentences], self.memory.mask[sentences])
         per_sentence = self.prefixes.view(len(self.memory.mask), -1)

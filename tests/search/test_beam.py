@@ -13,7 +13,6 @@ from slow_twins import PENALTIES, batch, limit, rescored, slow_beam, uncovered
 from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq
 from translate.search import BeamConfig, BeamSearch, GreedyConfig, GreedySearch, Hypothesis
-from translate.search.hypothesis import worth_leaving
 from translate.vocabulary import BOS, EOS, PAD
 
 Models = Callable[..., Seq2Seq]
@@ -154,13 +153,6 @@ def test_a_hypothesis_the_limit_has_ended_says_so(table_model: Models, end: floa
         assert found[0].finished
 
 
-def test_one_token_before_the_limit_is_finished(table_model: Models) -> None:
-    for seed in range(40):
-        (found,) = beam(6, n_best=6, offset=2)(table_model(10, seed, end=1.0), *batch([]))
-        lengths = {len(hypothesis.tokens): hypothesis.finished for hypothesis in found}
-        assert lengths.items() <= {0: True, 1: True, 2: False}.items()
-
-
 @settings(max_examples=20)
 @given(st.permutations(range(5)), st.integers(1, 5), st.integers(0, 10**6))
 @pytest.mark.unchecked
@@ -255,16 +247,6 @@ def test_a_hypothesis_is_not_given_up_for_what_rounding_takes_from_its_bound(
     assert found.score == pytest.approx(score * hair, rel=1e-12)
 
 
-def test_only_open_sentences_and_hypotheses_are_stepped(
-    table_model: Models, rows: list[int]
-) -> None:
-    model = table_model(10, seed=4, end=2.0)
-    beam(4)(model, *batch(*([4 + i % 6] * (i % 4) for i in range(12))))
-    assert rows[0] == 12
-    assert max(rows) <= 48
-    assert rows[-1] < 12
-
-
 @pytest.mark.parametrize("search", [GREEDY, beam(4)], ids=["greedy", "beam"])
 def test_only_open_hypotheses_are_read_and_meet_the_vocabulary(
     table_model: Models, search: GreedySearch | BeamSearch
@@ -286,27 +268,6 @@ def test_only_open_hypotheses_are_read_and_meet_the_vocabulary(
     assert read[0] == len(ids)
     assert all(r <= p for r, p in zip(read, places, strict=True))
     assert sum(read) < sum(places)
-
-
-def test_the_finished_leave_as_soon_as_they_are_a_quarter() -> None:
-    assert worth_leaving(0, 4)
-    assert worth_leaving(3, 4)
-    assert worth_leaving(75, 100)
-    assert not worth_leaving(76, 100)
-
-
-def test_the_score_is_what_the_documentation_says(table_model: Models) -> None:
-    model, ids, beta = table_model(10, seed=6, end=1.0), [[4, 5, 6], [7, 8]], 0.4
-    penalties = []
-    covered = beam(5, beta=beta, n_best=5)(model, *batch(*ids))
-    for sentence, hypotheses in zip(ids, covered, strict=True):
-        for found in hypotheses:
-            by_length = found.log_prob / PENALTIES["gnmt"](len(found.tokens) + 1)
-            expected = by_length + beta * uncovered(model, sentence, found.tokens)
-            assert found.score == pytest.approx(expected, abs=1e-10)
-            penalties.append(found.score - by_length)
-    assert max(penalties) <= 0
-    assert min(penalties) < -0.01
 
 
 def test_the_coverage_penalty_prefers_what_forgets_no_word(table_model: Models) -> None:

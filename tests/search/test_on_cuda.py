@@ -22,6 +22,8 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA d
 
 PIECES = 300  # more than a block of `largest`
 SEARCHES = nodes(1.0, 6)
+# each model in one search, and each search with one model
+PAIRS = [*((name, "beam") for name in REMEMBERING), *(("transformer", kind) for kind in SEARCHES)]
 
 
 @pytest.fixture(autouse=True)
@@ -38,8 +40,7 @@ def make(name: str) -> Seq2Seq:
     return model.double().eval()
 
 
-@pytest.mark.parametrize("kind", search.KINDS)
-@pytest.mark.parametrize("name", REMEMBERING)
+@pytest.mark.parametrize(("name", "kind"), PAIRS)
 def test_it_finds_what_it_finds_on_a_cpu(name: str, kind: str, monkeypatch) -> None:
     """In several stretches of recorded steps, between which sentences leave."""
     monkeypatch.setattr(cuda_graph, "FIRST", 9)
@@ -74,8 +75,7 @@ def waits() -> Iterator[list[str]]:
     ]
 
 
-@pytest.mark.parametrize("kind", search.KINDS)
-@pytest.mark.parametrize("name", REMEMBERING)
+@pytest.mark.parametrize(("name", "kind"), PAIRS)
 def test_it_waits_for_a_batch_and_for_no_token(name: str, kind: str, monkeypatch) -> None:
     model = make(name).cuda()
     endless = (

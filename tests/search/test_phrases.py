@@ -151,7 +151,7 @@ def test_taking_turns_finds_better_translations(table_model: Models, monkeypatch
     asked = [Constraint(phrases=((4, 5), (6, 7)))]
 
     def mean() -> float:
-        models = [table_model(10, seed, sharpness=2.0) for seed in range(30)]
+        models = [table_model(10, seed, sharpness=2.0) for seed in range(12)]
         found = [beam(4)(model, *batch([4, 5, 6]), constraints=asked)[0][0] for model in models]
         return sum(hypothesis.log_prob for hypothesis in found) / len(found)
 
@@ -223,18 +223,3 @@ def test_banks_take_turns_and_leave_what_they_cannot_fill() -> None:
     assert in_turns(totals, banks, 4).tolist() == [[3, 0, 4, 1]]
     assert in_turns(totals, banks, 5).tolist() == [[3, 0, 4, 1, 2]]
     assert in_turns(totals, torch.zeros_like(banks), 3).tolist() == [[0, 1, 2]]
-
-
-def test_a_phrase_of_the_prefix_makes_no_room_for_more(table_model: Models) -> None:
-    """Only one at its very end may have to be written anew, as part of a longer word."""
-    model = table_model(10, seed=2, end=-9.0)
-    given = Constraint((4, 5, 6, 7), ((5, 6), (4, 5)))
-    ((found,),) = beam(3, offset=4)(model, *batch([4]), constraints=[given])
-    assert found.tokens == (4, 5, 6, 7)
-
-
-def test_the_beginning_of_a_longer_word_in_the_prefix_is_no_phrase(table_model: Models) -> None:
-    model = table_model(10, seed=2, end=-9.0)
-    asked = Constraint((5, 9, 4), ((5,),), joints=joints(10))  # 9 goes on with the word of 5
-    ((found,),) = beam(3, offset=1)(model, *batch([4]), constraints=[asked])
-    assert contains(found.tokens, (5,), joints(10))

@@ -198,22 +198,6 @@ def test_log_probs_are_the_model_s_own_and_it_always_ends(table_model: Models, k
                 assert hypothesis.log_prob == pytest.approx(math.fsum(own), abs=1e-10)
 
 
-@pytest.mark.parametrize("changes", CHANGES, ids=lambda changes: "-".join(changes))
-@pytest.mark.unchecked
-def test_a_beam_of_one_is_greedy_under_rules(table_model: Models, changes) -> None:
-    ids, constrained = [[4, 5], [6]], [Constraint(prefix=(4, 5)), Constraint(banned=((6,),))]
-    node = {**NODES["beam"], "beam_size": 1, "n_best": 1, **LIMITS}
-    one = build({"kind": "beam", **node, "rules": rules(**changes)})
-    greedy = build({"kind": "greedy", **LIMITS, "rules": rules(**changes)})
-    for seed in range(10):
-        model = table_model(10, seed)
-        pairs = zip(one(model, *batch(*ids), constraints=constrained),
-                    greedy(model, *batch(*ids), constraints=constrained), strict=True)  # fmt: skip
-        for (first,), (second,) in pairs:
-            assert first.tokens == second.tokens
-            assert first.log_prob == pytest.approx(second.log_prob, abs=1e-12)
-
-
 @pytest.mark.parametrize("kind", NODES)
 @pytest.mark.unchecked
 def test_the_batch_never_changes_what_a_search_finds(table_model: Models, kind: str) -> None:

@@ -135,18 +135,6 @@ def test_a_banned_word_may_go_on_where_a_candidate_of_the_sentence_goes_on(table
         assert {b for a, b in after if a == 5} <= {WORDS - 1}
 
 
-def test_a_glued_ban_is_the_same_whatever_stands_beside_the_sentence(table_model) -> None:
-    """Here no candidate of the first sentence goes on with a word, and one of the second does."""
-    likeliest = torch.zeros(WORDS, 1, dtype=torch.long)
-    likeliest[6] = WORDS - 1
-    search = ShortlistSearch(SEARCHES["beam"], Shortlist(torch.tensor([5, 7]), likeliest))
-    constraint = Constraint(glued=((5,),), joints=joints(WORDS))
-    for seed in range(5):
-        model = table_model(WORDS, seed)
-        together = search(model, *batch([4], [6]), constraints=[constraint] * 2)
-        assert_equal(together[0], search(model, *batch([4]), constraints=[constraint])[0], 1e-10)
-
-
 def test_steps_select_and_keep_equal_the_whole_target(table_model) -> None:
     model = table_model(WORDS, 3)
     pieces = torch.tensor([0, 1, 2, 3, 7, 9])

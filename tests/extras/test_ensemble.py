@@ -106,14 +106,6 @@ def test_beam_search_scores_are_the_ensemble_s(models: list[Seq2Seq]) -> None:
             assert hypothesis.log_prob == pytest.approx(math.fsum(own), abs=1e-10)
 
 
-def test_one_model_twice_is_that_model(models: list[Seq2Seq]) -> None:
-    source, (target, _) = sentences(5), sentences(4, seed=1)
-    model, twice = models[1], Ensemble([models[1], models[1]])
-    one = model.project(model.decode(target, model.encode(*source)).hidden).log_softmax(-1)
-    other = twice.project(twice.decode(target, twice.encode(*source)).hidden)
-    torch.testing.assert_close(one, other, **EXACT)
-
-
 def test_an_ensemble_has_the_weights_of_its_models_in_one_type(models: list[Seq2Seq]) -> None:
     mixed = make(RNN, TRANSFORMER)
     mixed[1].float()
