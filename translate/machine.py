@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,9 +28,7 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):  # Linux
         limits.append(len(os.sched_getaffinity(0)))
     quotas = _limits("cpu", ["cpu.max"], ["cpu.cfs_quota_us", "cpu.cfs_period_us"])
-    limits += [
-        numbers[0] / numbers[1] for numbers in quotas if len(numbers) == 2 and min(numbers) > 0
-    ]
+    limits += [quota / period for quota, period in quotas if quota > 0]
     return max(1, int(min(limits)))
 
 
@@ -44,32 +42,26 @@ def memory() -> int:
 def keep_memory() -> bool:
     """Let glibc keep the memory it has: page faults cost a CPU a quarter of a step.
 
-    Its thresholds are raised to 1 GiB. False where the C library has no `mallopt`.
+    Its thresholds are raised to 1 GiB. False where the C library is another.
     """
-    mallopt = _of_glibc("mallopt")
     settings = ((_M_MMAP_THRESHOLD, 2**30), (_M_TRIM_THRESHOLD, 2**30), (_M_TOP_PAD, 64 * 2**20))
-    return mallopt is not None and all(mallopt(name, value) for name, value in settings)
+    return all(_glibc("mallopt", name, value) for name, value in settings)
 
 
-def give_back_memory() -> bool:
-    """Return the pages of all that is free, gaps between tensors too; False as `keep_memory`.
+def give_back_memory() -> None:
+    """Return the pages of all that is free, gaps between tensors too.
 
     Tensors of ever other sizes leave gaps that none of the next fits, and they add up.
     """
-    trim = _of_glibc("malloc_trim")
-    if trim is None:
-        return False
-    trim(0)
-    return True
+    _glibc("malloc_trim", 0)
 
 
-def _of_glibc(name: str) -> Callable[..., int] | None:
-    """Return a function of the C library; None where it is not glibc: macOS, musl, Windows."""
+def _glibc(name: str, *arguments: int) -> int:
+    """Call a function of the C library; 0 where it is not glibc: macOS, musl, Windows."""
     try:
-        function: Callable[..., int] = getattr(ctypes.CDLL(None), name)
+        return int(getattr(ctypes.CDLL(None), name)(*arguments))
     except (AttributeError, OSError, TypeError):
-        return None
-    return function
+        return 0
 
 
 @contextmanager
@@ -87,7 +79,7 @@ def threads_restored() -> Iterator[None]:
 def _limits(controller: str, files: list[str], files_of_v1: list[str]) -> Iterator[list[int]]:
     """Yield the numbers in these files of each group; none where a file says `max`."""
     for line in _read(GROUPS).splitlines():
-        number, controllers, path = [*line.split(":", 2), "?", "?"][:3]  # a line may be strange
+        number, controllers, path = line.split(":", 2)
         if not controllers and number == "0":
             root, names = ROOT, files
         elif controller in controllers.split(","):

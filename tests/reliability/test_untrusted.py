@@ -108,25 +108,22 @@ def zipped(marker: Path) -> bytes:
 
 ENTRY = {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}
 HUGE = {"dtype": "F32", "shape": [1 << 40, 1 << 20], "data_offsets": [0, 16]}
-TARGET = {"_target_": "subprocess.call", "_args_": [["touch", "executed"]]}
+CALL = {"_target_": "subprocess.call", "_args_": [["touch", "executed"]]}
 Attack = Callable[[Path, Path], object]  # the bundle, the file a payload would make
 
 BUNDLES: dict[str, Attack] = {
     "pickle as weights": lambda f, m: forge(f, "model.safetensors", pickle.dumps(Payload(m))),
     "checkpoint as weights": lambda f, m: forge(f, "model.safetensors", zipped(m)),
     "pickle as tokenizer": lambda f, m: forge(f, "source.spm", pickle.dumps(Payload(m))),
-    "pickle as configuration": lambda f, m: forge(f, "config.json", pickle.dumps(Payload(m))),
     "pickle as checksums": lambda f, m: (f / "checksums.json").write_bytes(
         pickle.dumps(Payload(m))
     ),
-    "_target_ as options": lambda f, m: configure(f, options=TARGET),
-    "_target_ in an option": lambda f, m: configure(f, options={"cell": TARGET}),
-    "_target_ as search": lambda f, m: configure(f, search=TARGET),
-    "_target_ beside a search": lambda f, m: configure(f, search={"kind": "greedy", **TARGET}),
+    "_target_ as options": lambda f, m: configure(f, options=CALL),
+    "_target_ as search": lambda f, m: configure(f, search=CALL),
+    "_target_ beside a search": lambda f, m: configure(f, search={"kind": "greedy", **CALL}),
     "an interpolation in the search": lambda f, m: configure(
         f, search={"kind": "${oc.env:HOME}", "max_length_ratio": 1.0, "max_length_offset": 5}
     ),
-    "a module as family": lambda f, m: configure(f, family="os"),
     "a path as family": lambda f, m: configure(f, family="../../evil"),
     "a class as family": lambda f, m: configure(f, family="subprocess.Popen"),
     "a width for all memory": lambda f, m: configure(f, options={"hidden_size": 1 << 40}),
@@ -134,7 +131,6 @@ BUNDLES: dict[str, Attack] = {
     "a vocabulary for all memory": lambda f, m: configure(f, source_vocab_size=1 << 40),
     "a beam for all memory": lambda f, m: search(f, beam_size=1 << 50),
     "a search without end": lambda f, m: search(f, max_length_offset=1 << 40),
-    "a longer search without end": lambda f, m: search(f, max_length_ratio=1e12),
     "escapes in a version": lambda f, m: configure(f, format=2, version="x\n\x1b[31mred"),
     "escapes in a name": lambda f, m: weights(
         f, lambda t: t.update({"\n\x1b[31mred": torch.zeros(1)})
@@ -264,13 +260,11 @@ def test_a_sealed_checkpoint_that_is_cut_short_is_refused_in_a_line(tmp_path: Pa
             AtomicCheckpointIO().load_checkpoint(path)
 
 
-CALL = {"_target_": "subprocess.call", "_args_": [["touch", "executed"]]}
 CONFIGS: dict[str, tuple[Any, str]] = {
     "callbacks of Hydra": ({"hydra": {"callbacks": {"x": CALL}}}, "hydra"),
     "a launcher of Hydra": ({"hydra": {"launcher": CALL}}, "hydra"),
     "logging with a factory": ({"hydra": {"job_logging": {"()": "os.system"}}}, "hydra"),
     "files beside ours": ({"defaults": ["/../../../tmp/evil@hydra.callbacks"]}, "defaults"),
-    "files beside ours, deeper": ({"data": {"defaults": ["/../evil"]}}, "data.defaults"),
     "_target_": ({"model": CALL}, "model._target_"),
     "_target_ in a list": ({"data": {"columns": [CALL]}}, "data.columns.0._target_"),
     "a date": ({"data": {"dir": date(2026, 1, 1)}}, "cannot be read"),
@@ -293,12 +287,11 @@ def test_a_configuration_that_gives_orders_is_refused(
     [
         ("data: !!python/object/apply:os.system [touch executed]", "cannot be read"),
         ("a: &a [x]\n" + "\n".join(f"b{n}: [*a, *a]" for n in range(9)), "refers to itself"),
-        ("data: {x: '" + "x" * (2 << 20) + "'}", "is larger than"),
         ("data: {x: '" + "ж" * (3 << 16) + "'}", "is larger than"),
         ("data: " + "[" * 5_000, "levels deep"),
         ("data: \x00", "cannot be read"),
     ],
-    ids=["python object", "billion laughs", "endless", "two bytes each", "deep", "NUL"],
+    ids=["python object", "billion laughs", "two bytes each", "deep", "NUL"],
 )
 def test_yaml_that_does_more_than_say_is_refused(tmp_path: Path, text: str, line: str) -> None:
     (tmp_path / "config.yaml").write_text(text)

@@ -20,9 +20,9 @@ from torch import Tensor
 
 from translate.attention.masks import padding_mask
 from translate.data.batching import Batch, collate
+from translate.extras.compilation import Compiler
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
-from translate.training.resources import Compiler
 
 SHAPES = ((5, 11), (3, 20), (9, 4), (1, 6), (7, 7), (1, 40))
 

@@ -22,13 +22,15 @@ TINY = [
     "tokenizer.hard_vocab_limit=false", "trainer.max_steps=12", "trainer.validate_every=6",
     "trainer.save_every=5", "trainer.log_every=1", "trainer.precision=32-true",
     "trainer.averaging.every=2", "schedule.warmup_steps=4",
+    "trainer.samples=0", "trainer.validation_sentences=4",
     "search.max_length_ratio=0.0", "search.max_length_offset=4",  # untrained, none ends
 ]  # fmt: skip
+RECURRENT = ["model.hidden_size=16", "model.embedding_size=16", "model.attention_size=16"]
 MODELS = {
     "transformer": ["model=transformer", "model.d_model=16", "model.d_ff=16",
                     "model.encoder_layers=2", "model.decoder_layers=2"],
-    "rnn": ["model=rnn_bahdanau", "model.hidden_size=16", "model.embedding_size=16",
-            "model.attention_size=16"],
+    "rnn": ["model=rnn_bahdanau", *RECURRENT],
+    "rnn_luong": ["model=rnn_luong", *RECURRENT],
     "convolutional": ["model=convolutional", "model.embedding_size=16", "model.hidden_size=16",
                       "model.encoder_layers=1", "model.decoder_layers=1"],
 }  # fmt: skip

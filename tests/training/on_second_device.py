@@ -105,7 +105,7 @@ class Event:
 
 
 def waits_of_searches(run: Path) -> dict[str, list[int]]:
-    """Of each search, how often it waits for two sentences of 4 words, and of 14."""
+    """Of each search, how often it waits for two sentences of 4 words, and of 8."""
     found: dict[str, list[int]] = {kind: [] for kind in search.KINDS}
     model = bundle.load(run / "bundle").model
     with (
@@ -116,7 +116,7 @@ def waits_of_searches(run: Path) -> dict[str, list[int]]:
         model.to(DEVICE)
         source = torch.tensor([[5, 6, EOS], [7, EOS, PAD]]).to(DEVICE)
         for kind, several in found.items():
-            for words in (4, 14):
+            for words in (4, 8):
                 keys = options(kind) | {"max_length_ratio": 0.0, "max_length_offset": words}
                 keys["rules"] |= {"min_length": words}
                 waits.clear()

@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import nn
 
-from translate.errors import UserError
 from translate.training.averaging import AveragedWeights
 from translate.training.settings import AveragingConfig
 
@@ -93,9 +92,3 @@ def test_an_average_that_has_begun_goes_on_in_a_longer_run() -> None:
     taken = WEIGHTS[2:]
     expected = [sum(taken[:n]) / n for n in range(3, len(taken) + 1)]
     assert after(long, module, range(4, 12)) == pytest.approx(expected)
-
-
-def test_a_run_of_before_is_refused_rather_than_trained_on_from_its_average() -> None:
-    averaged = averaging(10, kind="ema", start=0.0)
-    with pytest.raises(UserError, match=r"started by an earlier version.*start a new run"):
-        averaged.load_state_dict({"latest_update_step": 4})

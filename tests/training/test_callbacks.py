@@ -8,7 +8,6 @@ import logging
 import os
 import pty
 import re
-import signal
 import struct
 import termios
 import time
@@ -31,8 +30,8 @@ from translate.evaluation import metrics
 from translate.inference import bundle
 from translate.training import callbacks, records
 from translate.training.callbacks import NEVER, DevTranslations, Reports, StopWhenNotFinite, lasting
-from translate.training.checkpoints import AtomicCheckpointIO, LastCheckpoint
-from translate.training.run import Interrupted, train
+from translate.training.checkpoints import AtomicCheckpointIO
+from translate.training.run import train
 from translate.training.step import RunningMeans, TranslationTask
 
 Config = Callable[..., dict[str, Any]]
@@ -83,7 +82,7 @@ def test_of_models_that_score_the_same_the_latest_is_kept(
     """Single words have no BLEU but 0, and a model that learns them is not to stay at its first."""
     monkeypatch.setattr(callbacks, "bleu", lambda *_, **__: 0.0)
     run = tmp_path / "run"
-    settings = ("trainer.max_steps=2", "trainer.validate_every=1", "trainer.samples=0")
+    settings = ("trainer.max_steps=2", "trainer.validate_every=1")
     train(config(*settings), run)
     assert bundle.load(run / "bundle").config.extra["step"] == 2
     best = AtomicCheckpointIO().load_checkpoint(run / "checkpoints" / "best.ckpt")
@@ -102,7 +101,7 @@ def test_a_picture_that_cannot_be_written_costs_nothing_else(
     monkeypatch.setattr("translate.extras.attention_pictures.heatmap", full)
     monkeypatch.setattr("translate.extras.figures.learning_curves", full)
     run = tmp_path / "run"
-    train(config("trainer.max_steps=2", "trainer.validate_every=1"), run)
+    train(config("trainer.max_steps=2", "trainer.validate_every=1", "trainer.samples=1"), run)
     assert caplog.text.count("cannot write the picture") == 3
     assert records.run_status(run) == "finished"
     assert bundle.load(run / "bundle").config.extra["step"] == 2
@@ -124,7 +123,7 @@ def test_a_run_that_goes_on_scores_by_the_tokenizer_it_began_with(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which was not installed when it began, say: scores of two tokenizers do not compare."""
-    short = ("trainer.validate_every=1", "trainer.samples=0", "trainer.validation_sentences=2")
+    short = ("trainer.validate_every=1",)
     run = tmp_path / "run"
     monkeypatch.setitem(metrics.TOKENIZERS, "en", "char")
     train(config("trainer.max_steps=1", *short), run)
@@ -132,31 +131,6 @@ def test_a_run_that_goes_on_scores_by_the_tokenizer_it_began_with(
     monkeypatch.delitem(metrics.TOKENIZERS, "en")
     train(config("trainer.max_steps=2", *short), run)
     assert records.read(run)["bleu_tokenizer"] == "char"
-
-
-def test_the_best_of_a_validation_after_the_last_checkpoint_is_not_forgotten(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run that was stopped at a step without one, told that this will do, and then gone on."""
-    scores = iter([10.0, 30.0, 20.0])
-    monkeypatch.setattr(callbacks, "bleu", lambda *_, **__: next(scores))
-    original = LastCheckpoint.on_train_batch_end
-
-    def stopped_once(self: LastCheckpoint, trainer: Any, task: Any, *args: Any) -> None:
-        if trainer.global_step == 3 and not (run / "stopped").exists():
-            (run / "stopped").touch()
-            self.heard = signal.SIGTERM
-        original(self, trainer, task, *args)
-
-    monkeypatch.setattr(LastCheckpoint, "on_train_batch_end", stopped_once)
-    short = ("trainer.validate_every=2", "trainer.samples=0", "trainer.validation_sentences=2")
-    run = tmp_path / "run"
-    with pytest.raises(Interrupted, match="everything is saved"):
-        train(config("trainer.max_steps=9", *short), run)
-    train(config("trainer.max_steps=3", *short), run)
-    train(config("trainer.max_steps=4", *short), run)
-    assert bundle.load(run / "bundle").config.extra["step"] == 3
-    assert records.read(run)["dev_bleu"] == 30.0
 
 
 @pytest.mark.parametrize("main", [True, False])
@@ -355,7 +329,9 @@ def test_training_shows_one_bar_with_loss_speed_and_time(
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(logging.root, "handlers", [])  # the program sends all to its stderr
     monkeypatch.setattr(logging.root, "level", logging.root.level)
-    status, seen = seen_in_a_terminal(["train", f"run={tmp_path / 'run'}", *overrides()])
+    status, seen = seen_in_a_terminal(
+        ["train", f"run={tmp_path / 'run'}", *overrides("trainer.samples=3")]
+    )
     assert status == 0, seen
     lines = [line.rstrip() for line in re.split(r"[\r\n]", seen)]
     bar = next(line for line in reversed(lines) if line.startswith("━") and "tokens/s" in line)

@@ -105,14 +105,14 @@ def test_before_averaging_begins_a_checkpoint_is_used_with_the_weights_of_its_st
 
 
 def test_fewer_to_keep_leaves_the_latest(config: Config, tmp_path: Path) -> None:
-    settings = ("trainer.validate_every=1", "trainer.validation_sentences=2")
+    settings = ("trainer.validate_every=1",)
     train(config(*settings, "trainer.max_steps=4", "trainer.keep=4"), tmp_path / "run")
     train(config(*settings, "trainer.max_steps=6", "trainer.keep=2"), tmp_path / "run")
     assert list(kept(tmp_path / "run")) == [5, 6]
 
 
 def test_what_was_kept_before_a_call_that_kept_none_counts(config: Config, tmp_path: Path) -> None:
-    settings = ("trainer.validate_every=1", "trainer.validation_sentences=2")
+    settings = ("trainer.validate_every=1",)
     for steps, keep in ((3, 3), (4, 0), (5, 2)):
         more = (*settings, f"trainer.max_steps={steps}", f"trainer.keep={keep}")
         train(config(*more), tmp_path / "run")
@@ -124,7 +124,7 @@ def test_a_run_that_was_moved_keeps_its_best_and_its_latest(
 ) -> None:
     scores = iter([30.0, 20.0, 10.0, 25.0, 5.0])
     monkeypatch.setattr(callbacks, "bleu", lambda *_, **__: next(scores))
-    settings = ("trainer.validate_every=1", "trainer.validation_sentences=2", "trainer.keep=2")
+    settings = ("trainer.validate_every=1", "trainer.keep=2")
     train(config(*settings, "trainer.max_steps=3"), tmp_path / "old")
     (tmp_path / "old").rename(tmp_path / "new")
     before = (tmp_path / "new" / "checkpoints" / "best.ckpt").read_bytes()
@@ -149,7 +149,7 @@ def test_a_run_that_goes_on_from_its_best_counts_and_keeps_as_one_from_its_last(
 ) -> None:
     found = iter([*scores, 5, 6, 7])
     monkeypatch.setattr(callbacks, "bleu", lambda *_, **__: float(next(found)))
-    settings = ("trainer.validate_every=5", "trainer.validation_sentences=2", "trainer.keep=3")
+    settings = ("trainer.validate_every=5", "trainer.keep=3")
     run = tmp_path / "run"
     train(config(*settings, f"trainer.max_steps={first}"), run)
     (run / "checkpoints" / "best.ckpt").replace(run / "checkpoints" / "last.ckpt")

@@ -28,8 +28,7 @@ from translate.training.step import TranslationTask
 
 Config = Callable[..., dict[str, Any]]
 MODELS = ("transformer", "rnn", "convolutional")
-SHORT = ("trainer.max_steps=2", "trainer.validate_every=2", "trainer.validation_sentences=2",
-         "trainer.samples=0", "trainer.averaging.kind=none")  # fmt: skip
+SHORT = ("trainer.max_steps=2", "trainer.validate_every=2", "trainer.averaging.kind=none")
 
 
 def words(*vocabulary: str) -> Tokenizer:

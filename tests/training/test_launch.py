@@ -14,27 +14,22 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import lightning as L
 import pytest
 import torch
 from forked import torchrun
 from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from safetensors.torch import load_file
-from torch import Tensor
 
-from translate.data.batching import Batch, collate
+from translate.data.batching import Batch
 from translate.data.corpus import prepare, read_nodes
 from translate.errors import UserError
-from translate.models import registry
 from translate.training import records
 from translate.training import run as run_module
 from translate.training import trainer as trainer_module
 from translate.training.launch import is_first_process, refuse_other_launch, started_by_the_first
-from translate.training.resources import NONE
 from translate.training.run import train
 from translate.training.settings import TrainerConfig, TrainingConfig
 from translate.training.step import TranslationTask
-from translate.training.trainer import quieten_lightning
 
 Config = Callable[..., dict[str, Any]]
 EXACT = ["trainer.precision=64-true", "model.dropout=0.0", "trainer.max_steps=6"]
@@ -110,7 +105,7 @@ def test_a_signal_to_one_process_ends_them_all(
     """As kill, timeout and supervisors send it."""
     run = tmp_path / "run"
     options = overrides("trainer.devices=2", "trainer.accelerator=cpu", "trainer.max_steps=5000",
-                        "trainer.validate_every=5", "trainer.samples=0")  # fmt: skip
+                        "trainer.validate_every=5")  # fmt: skip
     command = [sys.executable, "-m", "translate", "train", f"run={run}", *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -130,7 +125,7 @@ def test_a_signal_to_one_process_ends_them_all(
 def test_a_run_that_fails_in_all_its_processes_ends_no_other_of_its_sweep(
     overrides: Callable[..., list[str]], tmp_path: Path
 ) -> None:
-    options = overrides("trainer.devices=2", "trainer.accelerator=cpu", "trainer.samples=0",
+    options = overrides("trainer.devices=2", "trainer.accelerator=cpu",
                         "trainer.gradient_clip=0", "optimizer.learning_rate=1e38,1e-3")  # fmt: skip
     command = [sys.executable, "-m", "translate", "train", "-m", f"run={tmp_path / 'run'}"]
     done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=180)
@@ -178,7 +173,7 @@ def test_a_loss_that_is_not_finite_in_one_process_is_told_by_all(
 ) -> None:
     run, program = tmp_path / "run", tmp_path / "program.py"
     program.write_text(POISONED, encoding="utf-8")
-    options = overrides("trainer.devices=2", "trainer.accelerator=cpu", "trainer.samples=0")
+    options = overrides("trainer.devices=2", "trainer.accelerator=cpu")
     command = [sys.executable, str(program), "train", f"run={run}", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180)
     assert done.returncode == 1, done.stderr
@@ -300,51 +295,3 @@ def test_with_torchrun_its_number_alone_says_who_is_first(monkeypatch: pytest.Mo
     assert is_first_process()
     start_as(monkeypatch, **elastic | {"SLURM_PROCID": "0"}, RANK="2")
     assert not is_first_process()
-
-
-class Watched(TranslationTask):
-    """Keeps the gradient of the last step, as the optimizer gets it."""
-
-    validation_step = None  # type: ignore[assignment]  # Lightning would ask for dev data
-
-    def configure_gradient_clipping(self, *args: Any, **kwargs: Any) -> None:
-        super().configure_gradient_clipping(*args, **kwargs)
-        self.gradient = [p.grad.clone() for p in self.parameters() if p.grad is not None]
-
-
-@pytest.mark.parametrize("clip", [0.0, 0.01])
-def test_accumulated_batches_of_unequal_size_equal_one_big_batch(
-    config: Config, clip: float
-) -> None:
-    def sentences(*lengths: int) -> list[Any]:
-        return [torch.randint(4, 11, (length,)).int().numpy() for length in lengths]
-
-    torch.manual_seed(3)
-    batches = [
-        collate([0], sentences(3), sentences(2)),
-        collate([1, 2, 3], sentences(9, 5, 7), sentences(4, 9, 8)),
-    ]
-    quieten_lightning()
-    nodes = TrainingConfig.model_validate(config("model.dropout=0.0"))
-    model = registry.build(nodes.model, source_vocab_size=11, target_vocab_size=11).double()
-    task = Watched(
-        model, label_smoothing=0.1, r_drop=0.0, word_dropout=0.0, compiler=None,
-        packed_from=NONE, guidance=None, seed=1,
-        total_steps=1, optimizer=nodes.optimizer, schedule=nodes.schedule,
-    )  # fmt: skip
-    tokens = sum(int(batch.target_lengths.sum()) for batch in batches)
-    summed = torch.stack([task.training_losses(batch).smoothed for batch in batches]).sum()
-    expected: list[Tensor] = list(torch.autograd.grad(summed / tokens, list(task.parameters())))
-    norm = torch.cat([gradient.flatten() for gradient in expected]).norm()
-    if clip:
-        assert norm > clip
-        expected = [gradient * clip / (norm + 1e-6) for gradient in expected]
-    trainer = L.Trainer(
-        max_steps=1, accumulate_grad_batches=2, gradient_clip_val=clip or None, logger=False,
-        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
-        accelerator="cpu", precision="64-true",
-    )  # fmt: skip
-    trainer.fit(task, torch.utils.data.DataLoader(batches, batch_size=None))
-    for actual, wanted in zip(task.gradient, expected, strict=True):
-        torch.testing.assert_close(actual, wanted, rtol=1e-6, atol=1e-9)  # float32 scales it
-    assert not task.gradients()  # the next forward has their memory

@@ -128,22 +128,21 @@ def test_a_run_goes_on_only_with_its_own_text_and_from_a_whole_checkpoint(
 ) -> None:
     """And is recorded as it was where it is refused."""
     run = tmp_path / "run"
-    short = ("trainer.samples=0", "trainer.validation_sentences=2")
-    train(config("trainer.max_steps=1", *short), run)
+    train(config("trainer.max_steps=1"), run)
     last = run / "checkpoints" / "last.ckpt"
     last.write_bytes(last.read_bytes()[:-100])
     before = contents(run)
     for end in ("trainer.max_steps=2", "trainer.max_epochs=2"):
         with pytest.raises(UserError, match=r"last\.ckpt is damaged.*copy .*best\.ckpt") as refused:
-            train(config(end, *short), run)
+            train(config(end), run)
         assert "\n" not in str(refused.value)
         assert contents(run) == before
     shutil.copy(run / "checkpoints" / "best.ckpt", last)  # as it says
-    train(config("trainer.max_steps=2", *short), run)
+    train(config("trainer.max_steps=2"), run)
     record = records.read(run)
     records.write(run, corpus={**record["corpus"], "target tokenizer": "another"})
     with pytest.raises(UserError, match=r"different text \(changed: target tokenizer\)"):
-        train(config("trainer.max_steps=3", *short), run)
+        train(config("trainer.max_steps=3"), run)
 
 
 @pytest.mark.parametrize(
@@ -230,12 +229,12 @@ def test_a_run_that_lost_all_of_its_training_does_not_begin_anew_and_one_without
 
 @pytest.mark.parametrize("shorter", ["trainer.max_steps=1", "trainer.max_epochs=1"])
 def test_a_run_is_not_made_shorter_than_it_is(tmp_path: Path, config: Config, shorter: str) -> None:
-    run, short = tmp_path / "run", ("data.train=20", "trainer.samples=0")
-    train(config(*short, "trainer.max_steps=3"), run)
+    run, short = tmp_path / "run", "data.train=20"
+    train(config(short, "trainer.max_steps=3"), run)
     before = contents(run)
     steps = [] if "max_steps" in shorter else ["trainer.max_steps=null"]
     with pytest.raises(UserError, match=rf"has already taken 3 steps, but {shorter} .*give more"):
-        train(config(*short, *steps, shorter), run)
+        train(config(short, *steps, shorter), run)
     assert contents(run) == before
 
 

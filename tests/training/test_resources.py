@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import lightning as L
@@ -18,47 +19,39 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from lightning.pytorch.plugins import MixedPrecision
 from torch import Tensor
 
 from translate.data.batching import Batch, collate
 from translate.errors import UserError
+from translate.extras import compilation, token_budget
+from translate.extras.compilation import Compiler, check_compiler
+from translate.extras.token_budget import rows_that_fit
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
 from translate.training import records, resources
 from translate.training.checkpoints import AtomicCheckpointIO
 from translate.training.objectives import CrossEntropy
-from translate.training.preflight import check_compiler
 from translate.training.resources import (
     ALL,
     LONG,
     NONE,
-    Compiler,
     chosen_precision,
     lightning_name,
     multiply_in,
-    rows_that_fit,
 )
 from translate.training.run import TrainingRun, train
 from translate.training.settings import TrainerConfig, TrainingConfig
 from translate.training.step import TranslationTask
-from translate.training.trainer import quieten_lightning
 
 Config = Callable[..., dict[str, Any]]
 ROOT = Path(__file__).parents[2]
-QUICK = ("trainer.samples=0", "trainer.validation_sentences=2", "trainer.accelerator=cpu")
+CPU = "trainer.accelerator=cpu"
 
 
-def new_task(
-    config: dict[str, Any], model: Seq2Seq, kind: type[TranslationTask] = TranslationTask,
-    **options: Any,
-) -> Any:  # fmt: skip
+def new_task(config: dict[str, Any], model: Seq2Seq, **options: Any) -> TranslationTask:
     nodes = TrainingConfig.model_validate(config)
-    defaults = {"r_drop": 0.0, "compiler": None, "packed_from": NONE}
-    return kind(
-        model, label_smoothing=0.1, word_dropout=0.0, guidance=None, optimizer=nodes.optimizer,
-        schedule=nodes.schedule, total_steps=9, seed=1, **defaults | options,
-    ).train()  # fmt: skip
+    defaults = {"compiler": None, "packed_from": NONE, "total_steps": 9}
+    return TranslationTask(model, nodes, **defaults | options).train()
 
 
 def network(config: dict[str, Any]) -> Seq2Seq:
@@ -159,7 +152,7 @@ def test_what_cannot_be_compiled_is_told(read: Callable[..., Any]) -> None:
 
 def test_every_run_of_a_sweep_is_compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """All compile one function, whose programs PyTorch counts together."""
-    monkeypatch.setattr(resources, "MOST_PROGRAMS", 3)
+    monkeypatch.setattr(compilation, "MOST_PROGRAMS", 3)
 
     class Model:
         def __init__(self, factor: int) -> None:
@@ -203,11 +196,9 @@ def batch(*lengths: tuple[int, int]) -> Batch:
     return collate(list(range(len(lengths))), *sides)
 
 
-def losses(
-    config: dict[str, Any], model: Seq2Seq, of: Batch, *, packed_from: int, r_drop: float = 0.0
-) -> list[Tensor]:
+def losses(config: dict[str, Any], model: Seq2Seq, of: Batch, *, packed_from: int) -> list[Tensor]:
     """Both losses and the gradients, means over the tokens as a step takes them."""
-    task = new_task(config, model, packed_from=packed_from, r_drop=r_drop)
+    task = new_task(config, model, packed_from=packed_from)
     torch.manual_seed(0)
     sums = task.training_losses(of)
     gradients = torch.autograd.grad(sums.smoothed, list(model.parameters()), allow_unused=True)
@@ -216,30 +207,26 @@ def losses(
 
 
 @pytest.mark.parametrize(
-    ("options", "dtype", "r_drop"),
+    ("options", "dtype"),
     [
-        ((), torch.float64, 0.0),
-        ((), torch.float32, 0.0),
-        ((), torch.float64, 1.0),
+        ((), torch.float64),
+        ((), torch.float32),
+        (("trainer.r_drop=1",), torch.float64),
         (("model.positions=rotary", "model.num_kv_heads=1", "model.activation=swiglu"),
-         torch.float64, 0.0),
+         torch.float64),
         (("model.positions=learned", "model.norm=post", "model.tied_embeddings=none"),
-         torch.float64, 0.0),
-        (("model.positions=none", "model.normalization=rms"), torch.float64, 0.0),
-        (("model.layer_drop=0.5",), torch.float64, 0.0),
+         torch.float64),
+        (("model.positions=none", "model.normalization=rms"), torch.float64),
+        (("model.layer_drop=0.5",), torch.float64),
     ],
     ids=["default", "float32", "two-passes", "rotary", "learned", "unordered", "layer-drop"],
 )  # fmt: skip
-def test_packed_equals_padded(
-    config: Config, options: tuple[str, ...], dtype: torch.dtype, r_drop: float
-) -> None:
+def test_packed_equals_padded(config: Config, options: tuple[str, ...], dtype: torch.dtype) -> None:
     settings = config("model.dropout=0.0", HEADS, *options)
     model = network(settings).to(dtype)
     of = batch((5, 3), (1, 7), (9, 1), (5, 5))
     exact = 1e-10 if dtype == torch.float64 else 1e-6
-    ours, theirs = (
-        losses(settings, model, of, packed_from=which, r_drop=r_drop) for which in (ALL, NONE)
-    )
+    ours, theirs = (losses(settings, model, of, packed_from=which) for which in (ALL, NONE))
     for packed, padded in zip(ours, theirs, strict=True):
         torch.testing.assert_close(packed, padded, rtol=exact, atol=exact)
 
@@ -305,7 +292,7 @@ def test_auto_packs_where_flash_attention_is(
 
 
 def test_a_run_can_be_trained_packed(config: Config, tmp_path: Path) -> None:
-    train(config("trainer.packing=on", "trainer.max_steps=2", HEADS, *QUICK), tmp_path / "run")
+    train(config("trainer.packing=on", "trainer.max_steps=2", HEADS, CPU), tmp_path / "run")
     assert (tmp_path / "run" / "bundle").is_dir()
 
 
@@ -343,35 +330,32 @@ def test_a_probe_that_does_not_fit_is_halved(most: int, room: int, rows: int) ->
     assert tried[:3] == [16, 8, 4]
 
 
-class TooLarge:
-    """A model that a GPU has no memory for."""
+class TooLarge(torch.nn.Module):
+    """A task whose model a GPU has no memory for."""
 
-    def parameters(self) -> list[Tensor]:
-        return []
+    def __init__(self, trainer: dict[str, Any]) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(trainer=TrainerConfig(**trainer))
 
-    def zero_grad(self) -> None: ...
-
-    def to(self, device: str) -> None:
+    def to(self, device: str) -> Any:
         if device == "cuda":
             raise torch.OutOfMemoryError
 
 
-def tokens_that_fit(config: dict[str, Any], task: Any = None, *, longest: int = 1) -> int:
-    return resources.tokens_that_fit(
-        TrainerConfig(**config["trainer"]), task, lambda batch: torch.zeros(()), longest=longest,
-        precision="32-true", guided=False,
-    )  # fmt: skip
+def tokens_that_fit(config: dict[str, Any], *, longest: int = 1) -> int:
+    task: Any = TooLarge(config["trainer"])
+    return token_budget.tokens_that_fit(task, longest=longest, precision="32-true")
 
 
 def test_a_model_too_large_for_the_gpu_is_told(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resources, "on_gpu", lambda accelerator: True)
+    monkeypatch.setattr(token_budget, "on_gpu", lambda accelerator: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (10**9, 10**9))
     with pytest.raises(UserError, match=r"do not fit into the GPU's memory: lower data\.max_len"):
-        tokens_that_fit(config(), TooLarge(), longest=9)
+        tokens_that_fit(config())
     sharded = config("trainer.strategy=fsdp", "trainer.averaging.kind=none")
     with pytest.raises(UserError, match=r"one GPU, .*fsdp.*such as data\.tokens_per_batch=4096"):
         tokens_that_fit(sharded)
@@ -381,9 +365,9 @@ def test_a_step_has_no_more_than_the_most_and_the_longest_sentence_fits(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cpu = "trainer.accelerator=cpu"
-    longest = resources.TOKENS_ON_CPU + 1
+    longest = token_budget.TOKENS_ON_CPU + 1
     assert tokens_that_fit(config(cpu), longest=longest) == longest
-    monkeypatch.setattr(resources, "MOST", 400)
+    monkeypatch.setattr(token_budget, "MOST", 400)
     assert tokens_that_fit(config(cpu)) == 400
     assert tokens_that_fit(config(cpu, "trainer.devices=2", "trainer.accumulate=4")) == 50
 
@@ -395,12 +379,12 @@ def tokens_noted(run: Path) -> int:
 def test_a_run_that_goes_on_has_the_batches_it_began_with(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    auto, run = ("data.tokens_per_batch=auto", *QUICK), tmp_path / "auto"
-    monkeypatch.setattr(resources, "TOKENS_ON_CPU", 300)
+    auto, run = ("data.tokens_per_batch=auto", CPU), tmp_path / "auto"
+    monkeypatch.setattr(token_budget, "TOKENS_ON_CPU", 300)
     train(config(*auto, "trainer.max_steps=2"), run)
     assert tokens_noted(run) == 300
     assert "data.tokens_per_batch: 300" in (run / "train.log").read_text()
-    monkeypatch.setattr(resources, "TOKENS_ON_CPU", 700)  # another machine
+    monkeypatch.setattr(token_budget, "TOKENS_ON_CPU", 700)  # another machine
     train(config(*auto, "trainer.max_steps=4"), run)
     assert tokens_noted(run) == 300
 
@@ -429,8 +413,8 @@ def test_what_is_found_on_a_gpu_fits(config: Config, tmp_path: Path, model: str)
 def test_auto_has_room_for_the_longest_draw_and_not_for_pairs_left_out(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resources, "MOST", 1)
-    auto = ("data.tokens_per_batch=auto", "trainer.max_steps=1", *QUICK)
+    monkeypatch.setattr(token_budget, "MOST", 1)
+    auto = ("data.tokens_per_batch=auto", "trainer.max_steps=1", CPU)
     drawn = ("tokenizer=unigram", "tokenizer.vocab_size=500", "tokenizer.sampling.alpha=0.2")
     train(config(*auto, *drawn), tmp_path / "drawn")
     assert (tmp_path / "drawn" / "bundle").is_dir()
@@ -488,7 +472,7 @@ def test_a_cpu_trains_in_bf16_where_it_multiplies_it_faster(
 
 def test_an_attempt_that_failed_decides_nothing(config: Config, tmp_path: Path) -> None:
     records.write(tmp_path, precision="64-true")
-    train(config("trainer.precision=auto", "trainer.max_steps=1", *QUICK), tmp_path)
+    train(config("trainer.precision=auto", "trainer.max_steps=1", CPU), tmp_path)
     assert records.read(tmp_path)["precision"] != "64-true"
 
 
@@ -511,7 +495,7 @@ def test_a_run_goes_on_in_the_numbers_it_began_with(
     monkeypatch.setattr(resources, "_cpu_has_bf16", lambda: True)
     for steps, ratio in ((1, 2.5), (2, 0.6)):
         monkeypatch.setattr(resources, "products_in_bf16", lambda ratio=ratio: ratio)
-        chosen = ("trainer.precision=auto", f"trainer.max_steps={steps}", *QUICK)
+        chosen = ("trainer.precision=auto", f"trainer.max_steps={steps}", CPU)
         train(config(*chosen), tmp_path / "run")
         assert records.read(tmp_path / "run")["precision"] == "bf16-mixed"
     log = (tmp_path / "run" / "train.log").read_text()
@@ -534,52 +518,6 @@ def test_training_on_a_gpu_leaves_no_attention_to_cudnn(
     nodes = TrainingConfig.model_validate(config(f"trainer.accelerator={accelerator}"))
     TrainingRun(nodes, tmp_path)._set_up_process()
     assert called == switched
-
-
-class Watched(TranslationTask):
-    """Keeps the gradient of the last step, as the optimizer gets it."""
-
-    validation_step = None  # type: ignore[assignment]  # Lightning would ask for dev data
-
-    def configure_gradient_clipping(self, *args: Any, **kwargs: Any) -> None:
-        super().configure_gradient_clipping(*args, **kwargs)
-        self.gradient = [p.grad.clone() for p in self.parameters() if p.grad is not None]
-
-
-def trained(
-    config: Config, scaler: torch.amp.GradScaler, *, steps: int, clip: float, going_on: Any = None
-) -> tuple[list[Tensor], L.Trainer]:
-    """The gradient of the last step; float16 is in its place by a scaler alone: a CPU has none."""
-    quieten_lightning()
-    settings = config("model.dropout=0.0")
-    task = new_task(settings, network(settings), Watched)
-    precision = MixedPrecision("16-mixed", "cpu", scaler)
-    precision.autocast_context_manager = lambda: torch.autocast("cpu", enabled=False)  # type: ignore[method-assign]
-    trainer = L.Trainer(
-        max_steps=steps, gradient_clip_val=clip or None, logger=False, accelerator="cpu",
-        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
-        plugins=[precision, AtomicCheckpointIO()],
-    )  # fmt: skip
-    batches = torch.utils.data.DataLoader([batch((4, 4), (2, 2))] * 9, batch_size=None)
-    trainer.fit(task, batches, ckpt_path=going_on)
-    return task.gradient, trainer
-
-
-@pytest.mark.parametrize("clip", [0.0, 0.01])
-def test_the_scale_of_float16_is_no_part_of_the_gradient(config: Config, clip: float) -> None:
-    scaled, _ = trained(config, torch.amp.GradScaler("cpu"), steps=1, clip=clip)
-    plain, _ = trained(config, torch.amp.GradScaler("cpu", enabled=False), steps=1, clip=clip)
-    for ours, wanted in zip(scaled, plain, strict=True):
-        torch.testing.assert_close(ours, wanted, rtol=1e-5, atol=1e-8)
-
-
-def test_the_scale_of_float16_survives_going_on(config: Config, tmp_path: Path) -> None:
-    first = torch.amp.GradScaler("cpu", init_scale=64.0, growth_interval=2)
-    _, trainer = trained(config, first, steps=3, clip=0.0)
-    trainer.save_checkpoint(tmp_path / "last.ckpt")
-    again = torch.amp.GradScaler("cpu", init_scale=1.0, growth_interval=2)
-    trained(config, again, steps=4, clip=0.0, going_on=tmp_path / "last.ckpt")
-    assert again.get_scale() == 64.0 * 4  # doubled after two steps, and after four
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="float16 trains on GPUs")

@@ -113,7 +113,7 @@ def test_before_the_first_bundle_there_is_something_to_go_on_from(
         save(self, task, step)
 
     monkeypatch.setattr(DevTranslations, "_save_bundle", save_bundle)
-    train(config(f"trainer.max_steps={steps}", "trainer.samples=0"), run)
+    train(config(f"trainer.max_steps={steps}"), run)
     assert kept
     assert all(kept)
 
@@ -150,7 +150,7 @@ def test_a_death_right_after_a_save_loses_no_report(
         if checkpoint["global_step"] == 2 and Path(path).name == "last.ckpt":
             raise RuntimeError("dead")
 
-    options = ("trainer.save_every=2", "trainer.max_steps=3", "trainer.samples=0")
+    options = ("trainer.save_every=2", "trainer.max_steps=3")
     train(config(*options), whole)
     with monkeypatch.context() as patch:
         patch.setattr(AtomicCheckpointIO, "save_checkpoint", save_and_die)
@@ -197,7 +197,7 @@ def test_a_signal_at_the_end_ends_what_comes_after_the_run(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stop_in(monkeypatch, TranslationTask, "training_step", lambda task, batch, step: step == 1)
-    short = config("trainer.max_steps=2", "trainer.validate_every=2", "trainer.samples=0")
+    short = config("trainer.max_steps=2", "trainer.validate_every=2")
     with pytest.raises(Interrupted, match="run is finished") as stopped:
         train(short, tmp_path / "run")
     assert stopped.value.exit_code == 143
@@ -243,7 +243,7 @@ def test_a_second_signal_does_not_wait(
 
 
 IDLE = (  # no validation is better than the first
-    "optimizer.learning_rate=1e-12", "trainer.samples=0", "trainer.validation_sentences=2",
+    "optimizer.learning_rate=1e-12",
 )  # fmt: skip
 
 
@@ -287,7 +287,7 @@ def test_the_validation_at_the_end_of_a_call_lowers_no_rate_and_spends_no_patien
     for call in range(1, 4):
         last = 100 if minutes else call
         short = config("trainer.validate_every=50", f"trainer.max_steps={last}", *minutes,
-                       "trainer.patience=1", "trainer.samples=0",
+                       "trainer.patience=1",
                        "optimizer.learning_rate=1e-6")  # fmt: skip
         short["schedule"] = {"kind": "plateau", "factor": 0.1, "patience": 1}
         train(short, tmp_path / "run")

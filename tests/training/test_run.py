@@ -35,7 +35,6 @@ from translate.training.step import RunningMeans, TranslationTask
 
 Config = Callable[..., dict[str, Any]]
 REGULARISED = ("trainer.r_drop=2.0", "trainer.word_dropout=0.2")
-QUICK = ("trainer.samples=0", "trainer.validation_sentences=2")
 
 
 def column(run: Path, name: str) -> dict[int, str]:
@@ -68,7 +67,7 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int, number: int) -> Non
 def test_a_finished_run_has_everything_and_translates(config: Config, tmp_path: Path) -> None:
     run, listening = tmp_path / "run", list(logging.getLogger().handlers)
     handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    best = train(config(), run)
+    best = train(config("trainer.samples=1"), run)
     assert logging.getLogger().handlers == listening  # what comes after is no part of its log
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
     assert records.run_status(run) == "finished"
@@ -128,7 +127,7 @@ def test_a_validation_tells_its_loss_and_whether_it_is_the_best(
     scores = iter([4.0, 3.0, 4.0])
     monkeypatch.setattr(callbacks, "bleu", lambda *_, **__: next(scores))
     run, short = tmp_path / "run", ("trainer.max_steps=3", "trainer.validate_every=1")
-    train(config(*short, "trainer.samples=0", "trainer.validation_sentences=8"), run)
+    train(config(*short, "trainer.validation_sentences=8"), run)
     told = re.findall(
         r"step (\d): dev BLEU \d\.00 on the first 8 of 20 sentences \(\d+ s\), "
         r"(.*); dev loss (.*), perplexity (.*)",
@@ -143,7 +142,7 @@ def test_a_validation_tells_its_loss_and_whether_it_is_the_best(
 
 def test_the_last_steps_are_reported_too(config: Config, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    train(config("trainer.log_every=3", "trainer.max_steps=5", *QUICK), run)
+    train(config("trainer.log_every=3", "trainer.max_steps=5"), run)
     assert sorted(losses(run)) == [2, 4]
     assert re.search(r"step 5/5  loss .*  0 s left", (run / "train.log").read_text())
 
@@ -180,9 +179,8 @@ def test_every_kind_trains_is_bundled_and_translates(
 ) -> None:
     model, *changes = KINDS[kind]
     run, steps = tmp_path / "run", 3
-    short = (f"trainer.max_steps={steps}", f"trainer.validate_every={steps}", "trainer.samples=0",
-             "trainer.validation_sentences=4", "trainer.averaging.kind=none",
-             "schedule.warmup_steps=1")  # fmt: skip
+    short = (f"trainer.max_steps={steps}", f"trainer.validate_every={steps}",
+             "trainer.averaging.kind=none", "schedule.warmup_steps=1")  # fmt: skip
     train(config(*changes, *short, model=model), run)
     assert sorted(losses(run)) == list(range(steps))
     trained = torch.load(run / "checkpoints" / "last.ckpt", weights_only=False)["state_dict"]
@@ -199,9 +197,8 @@ def test_every_kind_trains_is_bundled_and_translates(
 @pytest.mark.parametrize("model", ["rnn", "transformer", "convolutional"])
 def test_eight_sentences_are_learnt(config: Config, tmp_path: Path, model: str) -> None:
     short = ("trainer.max_steps=25", "trainer.validate_every=25", "trainer.save_every=25",
-             "trainer.samples=0", "trainer.validation_sentences=4", "trainer.averaging.kind=none",
-             "trainer.label_smoothing=0.0", "model.dropout=0.0", "data.train=8",
-             "schedule=constant", "optimizer.learning_rate=0.03")  # fmt: skip
+             "trainer.averaging.kind=none", "trainer.label_smoothing=0.0", "model.dropout=0.0",
+             "data.train=8", "schedule=constant", "optimizer.learning_rate=0.03")  # fmt: skip
     train(config(*short, model=model), tmp_path / "run")
     falling = [float(loss) for _, loss in sorted(losses(tmp_path / "run").items())]
     assert falling[-1] < falling[0] / 2
@@ -209,10 +206,10 @@ def test_eight_sentences_are_learnt(config: Config, tmp_path: Path, model: str) 
 
 def test_a_run_goes_on_only_under_its_own_configuration(config: Config, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    train(config("trainer.max_steps=1", *QUICK), run)
+    train(config("trainer.max_steps=1"), run)
     with pytest.raises(UserError, match=r"optimizer\.learning_rate: 0\.001 → 0\.5"):
-        train(config("trainer.max_steps=2", *QUICK, "optimizer.learning_rate=0.5"), run)
-    train(config("trainer.max_steps=2", *QUICK, "trainer.samples=1"), run)
+        train(config("trainer.max_steps=2", "optimizer.learning_rate=0.5"), run)
+    train(config("trainer.max_steps=2", "trainer.samples=1"), run)
     assert sorted(losses(run)) == [0, 1]
     assert records.read(run)["steps"] == 2
 
@@ -297,7 +294,7 @@ def test_epochs_are_counted_in_steps(
 
     monkeypatch.setattr(TranslationTask, "training_step", training_step)
     epochs = ("trainer.max_epochs=2", "trainer.max_steps=null", "trainer.validate_every=1000")
-    train(config(*epochs, "trainer.samples=0", "data.train=80"), tmp_path / "run")
+    train(config(*epochs, "data.train=80"), tmp_path / "run")
     assert sorted(seen) == sorted([*range(80)] * 2)
 
 
@@ -323,7 +320,8 @@ def test_an_attempt_without_a_checkpoint_leaves_nothing_to_the_next(
 
 @pytest.mark.usefixtures("pictures")
 def test_tensorboard_shows_losses_samples_and_attention(config: Config, tmp_path: Path) -> None:
-    train(config("trainer.tensorboard=true", "trainer.max_steps=2"), tmp_path / "run")
+    shown = ("trainer.tensorboard=true", "trainer.samples=3")
+    train(config(*shown, "trainer.max_steps=2"), tmp_path / "run")
     events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
     events.Reload()
     assert {"train/loss", "dev/loss", "dev/bleu", "learning_rate"} <= set(events.Tags()["scalars"])
@@ -338,7 +336,7 @@ def test_tensorboard_shows_losses_samples_and_attention(config: Config, tmp_path
 def test_a_plateau_of_dev_bleu_lowers_the_learning_rate(config: Config, tmp_path: Path) -> None:
     # next to nothing is learned: BLEU never rises above that of the first of three validations
     tiny = config("optimizer.learning_rate=1e-6", "trainer.validate_every=1",
-                  "trainer.max_steps=3", *QUICK)  # fmt: skip
+                  "trainer.max_steps=3")  # fmt: skip
     tiny["schedule"] = {"kind": "plateau", "factor": 0.1, "patience": 1}
     train(tiny, tmp_path / "run")
     rates = [*map(float, column(tmp_path / "run", "learning_rate").values())]
@@ -353,8 +351,7 @@ def test_a_run_that_ends_early_keeps_its_last_step(
 ) -> None:
     run = tmp_path / "run"
     # a learning rate of next to nothing: BLEU does not rise, patience ends
-    options = ("optimizer.learning_rate=1e-12", "trainer.validate_every=2", "trainer.max_steps=50",
-               *QUICK)  # fmt: skip
+    options = ("optimizer.learning_rate=1e-12", "trainer.validate_every=2", "trainer.max_steps=50")
     train(config(*options, early), run)
     saved = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
     assert 0 < saved["global_step"] == records.read(run)["steps"] < 50
@@ -378,7 +375,7 @@ def test_time_that_runs_out_in_a_validation_asks_for_no_other(
 
     monkeypatch.setattr(callbacks, "bleu", bleu)
     run = tmp_path / "run"
-    train(config("trainer.max_minutes=15", "trainer.validate_every=2", "trainer.samples=0"), run)
+    train(config("trainer.max_minutes=15", "trainer.validate_every=2"), run)
     assert records.read(run)["steps"] == 2
     assert records.run_status(run) == "unfinished"
     assert len(validated) == 1
@@ -387,12 +384,12 @@ def test_time_that_runs_out_in_a_validation_asks_for_no_other(
 def test_fewer_steps_than_were_meant_are_recorded_where_they_are_done(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, meant = tmp_path / "run", config("trainer.max_steps=4", "trainer.samples=0")
+    run, meant = tmp_path / "run", config("trainer.max_steps=4")
     with monkeypatch.context() as patch:
         interrupt_at(patch, 1, signal.SIGTERM)
         with pytest.raises(Interrupted):
             train(meant, run)
-    train(config("trainer.max_steps=2", "trainer.samples=0"), run)
+    train(config("trainer.max_steps=2"), run)
     assert records.run_status(run) == "finished"
     assert yaml.safe_load((run / "config.yaml").read_text())["trainer"]["max_steps"] == 2
     train(meant, run)
@@ -405,7 +402,7 @@ def test_each_call_that_goes_on_is_recorded(
     run = tmp_path / "run"
     for steps in (1, 2, 2, 3):
         monkeypatch.setattr(sys, "argv", ["translate", "train", f"trainer.max_steps={steps}"])
-        train(config(f"trainer.max_steps={steps}", *QUICK), run)
+        train(config(f"trainer.max_steps={steps}"), run)
     record = records.read(run)
     assert record["command"][-1] == "trainer.max_steps=1"
     told = [(call["step"], call["command"][-1]) for call in record["calls"]]
@@ -428,7 +425,7 @@ def test_what_a_run_has_used_is_recorded(
     monkeypatch.setattr(TranslationTask, "training_step", counting)
     run, seconds = tmp_path / "run", 0.0
     for steps in (1, 3):
-        train(config(f"trainer.max_steps={steps}", *QUICK), run)
+        train(config(f"trainer.max_steps={steps}"), run)
         record = records.read(run)
         assert {side: record[side] for side in read} == read
         assert record["seconds"] > seconds
@@ -463,7 +460,7 @@ def test_memory_is_given_back_now_and_then(
     given: list[int] = []
     monkeypatch.setattr(callbacks, "TIDIED", 5)
     monkeypatch.setattr(callbacks, "give_back_memory", lambda: given.append(1))
-    train(config(*QUICK), tmp_path / "run")  # 12 steps, two validations
+    train(config(), tmp_path / "run")  # 12 steps, two validations
     assert len(given) == 2 + 2
 
 
@@ -473,8 +470,7 @@ def test_the_best_validation_is_kept_and_patience_counts_from_it(
     scores = iter([10.0, 30.0, 20.0, 25.0, 40.0])
     monkeypatch.setattr(callbacks, "bleu", lambda *_, **__: next(scores))
     run = tmp_path / "run"
-    settings = config("trainer.validate_every=1", "trainer.samples=0", "trainer.patience=2",
-                      "trainer.validation_sentences=2")  # fmt: skip
+    settings = config("trainer.validate_every=1", "trainer.patience=2")  # fmt: skip
     assert train(settings, run) == 30
     assert records.read(run)["steps"] == 4
     best = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)
@@ -487,7 +483,7 @@ def test_more_patience_lets_a_run_go_on(
     config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = tmp_path / "run"
-    options = ("optimizer.learning_rate=1e-12", "trainer.validate_every=1", *QUICK)
+    options = ("optimizer.learning_rate=1e-12", "trainer.validate_every=1")
     remedy = "trainer.patience=null or a larger number"
     train(config(*options, "trainer.patience=1"), run)
     assert records.read(run)["steps"] == 2
@@ -506,7 +502,7 @@ def test_a_reported_loss_is_the_mean_over_the_tokens_since_the_last_report(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = config("trainer.accumulate=2", "trainer.log_every=3", "trainer.max_steps=6",
-                      "trainer.validate_every=4", *QUICK)  # fmt: skip
+                      "trainer.validate_every=4")  # fmt: skip
     whole, broken, seen = tmp_path / "whole", tmp_path / "broken", []
     original = RunningMeans.add
 
@@ -570,7 +566,7 @@ def test_a_run_that_goes_on_for_longer_takes_no_step_at_the_rate_of_its_end(
 ) -> None:
     """Which would be 0: a batch without a lesson. Reported are rates that steps were taken with."""
     options = ("schedule=linear", "schedule.warmup_steps=2", "schedule.final=0",
-               "optimizer.learning_rate=1e-3", "trainer.validate_every=8", *QUICK)  # fmt: skip
+               "optimizer.learning_rate=1e-3", "trainer.validate_every=8")  # fmt: skip
     longer = tmp_path / "longer"
     for steps in (4, 8):
         train(config(*options, f"trainer.max_steps={steps}"), longer)
@@ -637,7 +633,7 @@ def test_gradients_are_clipped_to_the_norm_that_is_asked_for(
         taken.append(float(self.gradient_norm()))
 
     monkeypatch.setattr(TranslationTask, "configure_gradient_clipping", watched)
-    train(config(f"trainer.gradient_clip={norm}", "trainer.max_steps=2", *QUICK), tmp_path / "run")
+    train(config(f"trainer.gradient_clip={norm}", "trainer.max_steps=2"), tmp_path / "run")
     before = [*map(float, column(tmp_path / "run", "train/gradient_norm").values())]
     assert min(before) > 0.01
     assert taken == pytest.approx([norm] * 2 if norm else before, rel=1e-3)

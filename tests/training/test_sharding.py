@@ -138,7 +138,7 @@ def test_tensors_of_a_validation_can_be_gathered(
         "on_validation_start",
         lambda _: found.append(torch.is_inference_mode_enabled()),
     )
-    train(config("trainer.max_steps=1", "trainer.samples=0"), tmp_path / "run")
+    train(config("trainer.max_steps=1"), tmp_path / "run")
     assert found == [False]
 
 
@@ -151,7 +151,7 @@ def test_patience_that_is_spent_stays_spent_where_weights_are_dealt_out(
         options = overrides(
             "trainer.strategy=fsdp", "trainer.devices=1", "trainer.accelerator=cpu",
             "trainer.validate_every=1", "trainer.patience=1", f"trainer.max_steps={steps}",
-            "trainer.samples=0", "optimizer.learning_rate=1e-12",
+            "optimizer.learning_rate=1e-12",
         )  # fmt: skip
         started(tmp_path / "run", options, count=1)
     assert records.read(tmp_path / "run")["steps"] == 2
@@ -245,23 +245,18 @@ def test_what_was_gathered_has_gone_before_the_copy_comes_to_the_device(
 
 
 @pytest.mark.parametrize(
-    ("override", "found", "remedy"),
+    ("model", "override", "remedy"),
     [
-        ("trainer.precision=64-true", "trainer.precision=64-true", "trainer.precision=auto"),
-        ("trainer.compile=true", "trainer.compile=true", "trainer.compile=false"),
-        ("trainer.minimum_risk.weight=0.5", "weight=0.5", "trainer.minimum_risk.weight=0"),
+        ("transformer", "trainer.precision=64-true", "trainer.precision=auto"),
+        ("transformer", "trainer.compile=true", "trainer.compile=false"),
+        ("transformer", "trainer.minimum_risk.weight=0.5", "trainer.minimum_risk.weight=0"),
+        ("rnn", "trainer.precision=auto", "model=transformer"),
     ],
 )
 def test_what_cannot_be_sharded_is_refused(
-    config: Config, tmp_path: Path, override: str, found: str, remedy: str
+    config: Config, tmp_path: Path, model: str, override: str, remedy: str
 ) -> None:
-    chosen = config("trainer.strategy=fsdp", override)
-    told = f"fsdp cannot be combined with .*{found}.*: choose .*{remedy}"
-    with pytest.raises(UserError, match=told):
+    chosen = config("trainer.strategy=fsdp", override, model=model)
+    with pytest.raises(UserError, match=rf"fsdp trains Transformers .*: choose .*{remedy}"):
         train(chosen, tmp_path / "run")
     assert not (tmp_path / "run" / "config.yaml").exists()
-
-
-def test_a_recurrent_model_is_not_sharded(config: Config, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"with model.family=rnn: choose model=transf"):
-        train(config("trainer.strategy=fsdp", model="rnn"), tmp_path / "run")

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import lightning as L
 import torch
+from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from translate.errors import UserError
 from translate.training.settings import AVERAGING_STARTS, AveragingConfig
 from translate.training.step import ends_step
 
@@ -36,17 +35,12 @@ class AveragedWeights(Callback):
         self.updates = 0
         self.average: list[Tensor] = []  # in the order of the weights; empty before the first
 
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         # a checkpoint may be read before the model is on its device
         self.average = [average.to(pl_module.device) for average in self.average]
 
     def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         if not ends_step(trainer, batch_idx):
             return
@@ -55,14 +49,14 @@ class AveragedWeights(Callback):
         if (past >= 0 or self.updates) and past % self.every == 0:
             self._update([*pl_module.parameters()])
 
-    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._swap(pl_module)
 
-    def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._swap(pl_module)
 
     @torch.no_grad()
-    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         for weight, average in self._pairs(pl_module):
             weight.copy_(average)
 
@@ -70,22 +64,16 @@ class AveragedWeights(Callback):
         return {"updates": self.updates}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        if "updates" not in state_dict:
-            raise UserError(
-                "this run was started by an earlier version, whose checkpoints store averaged "
-                "weights differently: its bundle still translates, but to train on, start a new "
-                "run with init= from it"
-            )
         self.updates = state_dict["updates"]
 
     def on_save_checkpoint(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         if self.updates:
             checkpoint[WEIGHTS] = self._named(pl_module, kept=trainer.is_global_zero)
 
     def on_load_checkpoint(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         if saved := checkpoint.get(WEIGHTS):
             self.average = [

@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, cast
 
-import lightning as L
 import matplotlib.image
 import torch
 import torch.distributed as processes
+from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback, EarlyStopping, RichProgressBar
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.trainer.states import TrainerFn
@@ -29,7 +29,6 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from translate.data.batching import Batch
 from translate.data.corpus import Corpus
 from translate.data.pairs import at
 from translate.errors import UserError
@@ -78,14 +77,14 @@ class StepsBar(RichProgressBar):
     def total_train_batches(self) -> int:
         return self.batches
 
-    def configure_columns(self, trainer: L.Trainer) -> list[ProgressColumn]:
+    def configure_columns(self, trainer: Trainer) -> list[ProgressColumn]:
         """Lightning's columns without the epoch, of which there is one, and iterations a second."""
         _, bar, batches, times, _ = super().configure_columns(trainer)
         bar.bar_width = 20  # leaves room for the figures
         return [bar, batches, times]
 
     def get_metrics(
-        self, trainer: L.Trainer, pl_module: L.LightningModule
+        self, trainer: Trainer, pl_module: LightningModule
     ) -> dict[str, int | str | float | dict[str, float]]:
         now = time.monotonic()
         if now - self.looked >= LOOK:
@@ -101,13 +100,11 @@ class SpareMemory(Callback):
     The steps after it find their pages anew in a tenth of a second; after each that would be much.
     """
 
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, *args: Any
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         if (args[-1] + 1) % TIDIED == 0:
             give_back_memory()
 
-    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         give_back_memory()
 
 
@@ -122,7 +119,7 @@ class Patience(EarlyStopping):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict(state_dict | {"patience": self.patience})
 
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         # not at the start of fitting, where a sharded run has not yet read its checkpoint
         trainer.should_stop = self.spent
         if self.spent:
@@ -132,7 +129,7 @@ class Patience(EarlyStopping):
                 f"{trainer.global_step:,}",
             )
 
-    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if is_due(trainer):
             super().on_validation_end(trainer, pl_module)
 
@@ -166,25 +163,20 @@ class Reports(Callback):
         self.started = self.batch_started = 0.0
         self.first_step = 0
 
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.started = self.batch_started = time.monotonic()
         self.first_step = trainer.global_step
 
-    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.batch_started = time.monotonic()
 
     def on_before_optimizer_step(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, optimizer: Optimizer
+        self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
     ) -> None:
         self.rate = optimizer.param_groups[0]["lr"]  # afterwards it is the next step's
 
     def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: Batch,
-        batch_idx: int,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         now = time.monotonic()
         self.seconds += now - self.batch_started
@@ -225,35 +217,30 @@ class Budget(Callback):
         self.here = dict.fromkeys(SIDES, 0)  # in this one, by this process
         self.seconds = self.started = 0.0
 
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.started = time.monotonic()
 
     def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: Batch,
-        batch_idx: int,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         for side in SIDES:
             self.here[side] += getattr(batch, side)
 
     def on_save_checkpoint(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         checkpoint["tokens"] = self._note(trainer)
 
     def on_load_checkpoint(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         self.before = checkpoint.get("tokens", self.before)  # runs of before had none
         self.seconds = float(records.noted(self.run, "seconds") or 0)
 
-    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._note(trainer)
 
-    def _note(self, trainer: L.Trainer) -> dict[str, int]:
+    def _note(self, trainer: Trainer) -> dict[str, int]:
         """Return the tokens so far, for which all processes ask at once; one writes them down."""
         here = torch.tensor([*self.here.values()], device=trainer.strategy.root_device)
         of_all = trainer.strategy.reduce(here, reduce_op="sum").tolist()
@@ -272,7 +259,6 @@ class DevTranslations(Callback):
 
     Args:
         tokenize: BLEU's tokenizer, where the run has begun with one: scores of two do not compare.
-        recorded: the best score, to two digits, in the record of a run that goes on.
     """
 
     def __init__(
@@ -284,7 +270,6 @@ class DevTranslations(Callback):
         search: Search,
         tokens_per_batch: int,
         tokenize: str | None = None,
-        recorded: float | None = None,
     ) -> None:
         rows = corpus.dev.slice(0, config.trainer.validation_sentences)
         self.sources, self.references = (
@@ -295,10 +280,9 @@ class DevTranslations(Callback):
         self.tokenize = choose_tokenizer(tokenize, corpus.target_language, self.references)
         self.corpus, self.search, self.config, self.run = corpus, search, config, run
         self.samples, self.tokens_per_batch = config.trainer.samples, tokens_per_batch
-        self.best, self.recorded = -1.0, recorded
-        self.last_step = -1
+        self.best, self.last_step = -1.0, -1
 
-    def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         perfect = [max(item, key=len) for item in self.references]
         score = part_bleu(perfect, self.references, tokenize=self.tokenize)
         if trainer.is_global_zero and score is None:
@@ -307,7 +291,7 @@ class DevTranslations(Callback):
                 "validation will be kept"
             )
 
-    def on_validation_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, TranslationTask)
         loss = float(trainer.callback_metrics["dev/loss"])  # of all processes, which all ask
         own = self._translate(trainer, pl_module, loss) if trainer.is_global_zero else 0.0
@@ -323,11 +307,8 @@ class DevTranslations(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.best = state_dict["best"]
-        # a validation of no step but the end, after the last checkpoint, is in the record alone
-        if self.recorded is not None and self.recorded > round(self.best, 2):
-            self.best = self.recorded
 
-    def _translate(self, trainer: L.Trainer, task: TranslationTask, loss: float) -> float:
+    def _translate(self, trainer: Trainer, task: TranslationTask, loss: float) -> float:
         step, started = trainer.global_step, time.monotonic()
         translator = Translator(
             task.evaluated, self.corpus.tokenizers, self.search,
@@ -386,7 +367,7 @@ class DevTranslations(Callback):
         records.write(self.run, best_step=step)
 
 
-def _lower_on_plateau(trainer: L.Trainer, score: float) -> None:
+def _lower_on_plateau(trainer: Trainer, score: float) -> None:
     """Give the plateau schedule its score, before the validation is saved.
 
     Lightning does so at the end of an epoch, of which a run has one.
@@ -396,7 +377,7 @@ def _lower_on_plateau(trainer: L.Trainer, score: float) -> None:
             config.scheduler.step(score)
 
 
-def _to_tensorboard(trainer: L.Trainer, samples: str, picture: Path | None) -> None:
+def _to_tensorboard(trainer: Trainer, samples: str, picture: Path | None) -> None:
     for logger in trainer.loggers:
         if isinstance(logger, TensorBoardLogger):
             writer, step = logger.experiment, trainer.global_step
@@ -434,12 +415,7 @@ class StopWhenNotFinite(Callback):
         self.unseen: list[_Number] = []
 
     def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: Batch,
-        batch_idx: int,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         step = 1 + batch_idx // trainer.accumulate_grad_batches  # as the log counts them
         self.unseen.append(_Number(step, outputs["loss"].detach(), batch.ids))
@@ -452,18 +428,18 @@ class StopWhenNotFinite(Callback):
         if at_once or step - self.unseen[0].place + 1 >= self.every:
             self._look(trainer)
 
-    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._look(trainer)
         for name, weight in pl_module.named_parameters():  # a rate too high breaks them, too
             if not _is_finite(weight):
                 self._stop(f"the weights {name} are not finite after step {trainer.global_step}")
 
     def on_save_checkpoint(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         self.on_validation_start(trainer, pl_module)
 
-    def _look(self, trainer: L.Trainer) -> None:
+    def _look(self, trainer: Trainer) -> None:
         unseen, self.unseen = self.unseen, []
         if not unseen:  # here as in every process
             return
@@ -496,7 +472,7 @@ class StopWhenNotFinite(Callback):
         raise UserError(f"{finding}: {remedy}")
 
 
-def _of_all(pairs: list[int], trainer: L.Trainer) -> list[int]:
+def _of_all(pairs: list[int], trainer: Trainer) -> list[int]:
     """Gather the pairs of all processes, which all ask at once."""
     if trainer.world_size == 1:
         return pairs

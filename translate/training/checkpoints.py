@@ -22,9 +22,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO
 
-import lightning as L
 import torch
 import torch.distributed as processes
+from lightning import LightningModule, Trainer
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.trainer.states import TrainerFn
@@ -165,20 +165,20 @@ class KeptCheckpoints(Checkpoint):
         self.best = state_dict["best"]
 
     def on_load_checkpoint(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         for key, state in checkpoint["callbacks"].items():  # of an earlier version
             if key.startswith("BestCheckpoints") and state["best_model_score"] is not None:
                 self.best = float(state["best_model_score"])
 
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self.latest and trainer.is_global_zero:
             for step, path in kept(self.run).items():
                 if step > trainer.global_step:  # which is taken again
                     path.unlink()
             self._remove_surplus()
 
-    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.state.fn != TrainerFn.FITTING:
             return
         folder, step = self.run / "checkpoints", trainer.global_step
@@ -234,7 +234,7 @@ class LastCheckpoint(Checkpoint):
         self.out_of_time = self.interrupted = False
         self.heard: int | None = None  # a signal, by this process
 
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.world_size > 1:
             # by way of the CPU: to ask of numbers on a GPU at each step would be to wait for it
             self.group = processes.new_group(backend="gloo")
@@ -251,12 +251,7 @@ class LastCheckpoint(Checkpoint):
         self.deadline = time.monotonic() + self.seconds
 
     def on_train_batch_end(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         if not ends_step(trainer, batch_idx):
             return
@@ -275,7 +270,7 @@ class LastCheckpoint(Checkpoint):
         if not due and (first or trainer.should_stop or step % self.save_every == 0):
             trainer.save_checkpoint(self.path)
 
-    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.state.fn != TrainerFn.FITTING:  # a validation after it has averaged weights
             return
         if not trainer.should_stop:  # after it there would be another one
@@ -301,7 +296,7 @@ class LastCheckpoint(Checkpoint):
 
 
 @contextmanager
-def as_after_the_batch(trainer: L.Trainer) -> Iterator[None]:
+def as_after_the_batch(trainer: Trainer) -> Iterator[None]:
     """Let Lightning count as it does before a validation.
 
     From such a state it goes on with the next batch; from one after a validation it asks whether

@@ -22,7 +22,7 @@ from translate.config import check
 from translate.data.batching import lengths
 from translate.data.corpus import Corpus
 from translate.data.module import TranslationData
-from translate.errors import UserError, first_line
+from translate.errors import UserError
 from translate.inference import bundle as bundles
 from translate.models import registry
 from translate.models.head import attends
@@ -34,7 +34,7 @@ from translate.training import records
 from translate.training.checkpoints import kept
 from translate.training.launch import started_together
 from translate.training.objectives import Guidance
-from translate.training.resources import MOMENTS, UNCOMPILED, bytes_of, on_gpu, packed_from
+from translate.training.resources import MOMENTS, bytes_of, on_gpu, packed_from
 from translate.training.settings import MAY_CHANGE, TrainerConfig, TrainingConfig, flat
 from translate.wording import counted, install
 
@@ -108,19 +108,6 @@ def _model_problems(config: TrainingConfig) -> Iterator[str]:
             "on", model, accelerator="cpu", precision="32-true",
             guided=trainer.guides, compiled=trainer.compile,
         )  # fmt: skip
-
-
-def check_compiler(accelerator: str) -> None:
-    """Compile something small, where a model will be; UserError where that is impossible."""
-    device = "cuda" if on_gpu(accelerator) else "cpu"
-    try:
-        torch.compile(torch.sin)(torch.ones(3, device=device))
-    except Exception as error:  # of a dozen kinds
-        raise UserError(
-            f"trainer.compile = true, but PyTorch cannot compile here ({first_line(error)}): "
-            "install a C++ compiler and Python's headers (apt-get install g++ python3-dev), and "
-            f"Triton for a GPU, or {UNCOMPILED}"
-        ) from error
 
 
 def check_alone(nodes: int) -> None:

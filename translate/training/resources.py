@@ -1,4 +1,4 @@
-"""The resources of a run: device, number format, compiled programs, memory of a batch.
+"""The resources of a run: device, number format, packing.
 
 Where the configuration says `auto`, what it stands for is found here once. It is then part of the
 run, as its batches are, so that a run that goes on computes the same.
@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
 from functools import partial
 from timeit import timeit
-from typing import Any, Literal, cast, get_args
+from typing import Literal, cast, get_args
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
-from translate.data.batching import TOKENS_ON_CPU, Batch
-from translate.errors import UserError, first_line
+from translate.errors import UserError
 from translate.machine import threads_restored
-from translate.models.seq2seq import Decoded, Seq2Seq
+from translate.models.seq2seq import Seq2Seq
 from translate.training.launch import started_together
 from translate.training.settings import Precision, TrainerConfig
-from translate.vocabulary import UNK
-from translate.wording import counted
 
 log = logging.getLogger(__name__)
 
@@ -40,15 +36,7 @@ ALL, NONE = 0, sys.maxsize
 # leave half empty (docs/benchmarks/gpu.md)
 LONG = 128
 
-# tokens of a batch
-MOST = 25_000  # tokens a side and step: what Vaswani et al. 2017 trained with
-# tokens, more than the loss takes at once of a usual vocabulary; the second probe has twice as many
-FIRST_PROBE = 8_192
-SHARE = 0.85  # of the free memory: the rest is for fragments, and for what Lightning copies
 MOMENTS = 2  # AdamW keeps two numbers a parameter
-
-MOST_PROGRAMS = 32  # of a compiled run; a model that needs more is not read by shape
-UNCOMPILED = "set it to false"
 
 
 def on_gpu(accelerator: str) -> bool:
@@ -170,155 +158,3 @@ def packed_from(
     packed = f"packed, without padding, in batches whose longest sentence has {LONG} tokens or more"
     log.info("sentences are %s", f"padded: {obstacle}" if obstacle else packed)
     return LONG if obstacle is None else NONE
-
-
-class Compiler:
-    """A compiler by torch.compile with symbolic batch shapes; it counts the programs it makes.
-
-    Rows and widths of a batch are symbols in a program, so that one serves batches of every shape.
-    A batch of one sentence has its own: PyTorch's compiler takes a size of 1 as it is. Attention
-    that reads long sentences in blocks has further ones for those.
-
-    Args:
-        backend: PyTorch's name of what makes a program of a graph.
-    """
-
-    def __init__(self, backend: str) -> None:
-        from torch._dynamo import lookup_backend
-
-        torch.compiler.reset()  # what earlier runs of a sweep compiled counts towards the limit
-        torch._dynamo.config.recompile_limit = MOST_PROGRAMS
-        torch._dynamo.config.optimize_ddp = False  # else cut into a program a bucket of gradients
-        self.programs = 0
-        self._backend: Callable[..., Any] = lookup_backend(backend)
-
-    def __call__(self, read: Callable[..., Decoded]) -> Callable[..., Decoded]:
-        """Return `Seq2Seq.read`, compiled when it is called first; UserError then if impossible."""
-        from torch._dynamo import mark_dynamic
-        from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
-        from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
-
-        cannot = (FailOnRecompileLimitHit, TorchDynamoException, ConstraintViolationError)
-
-        program = torch.compile(read, fullgraph=True, backend=self._make)
-
-        def compiled(*batch: Tensor, need_alignment: bool) -> Decoded:
-            for side in batch:
-                mark_dynamic(side, (0, 1))
-            try:
-                return program(*batch, need_alignment=need_alignment)
-            except cannot as error:
-                raise UserError(
-                    f"trainer.compile = true, but PyTorch cannot compile this model "
-                    f"({first_line(error)}): {UNCOMPILED}"
-                ) from error
-
-        return compiled
-
-    def account(self) -> str:
-        """Say how much was compiled, at the end of a run."""
-        return f"trainer.compile: {counted(self.programs, 'program')} read all batches"
-
-    def _make(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
-        self.programs += 1
-        log.info("compiling program %d", self.programs)
-        program: Callable[..., Any] = self._backend(graph, inputs)
-        return program
-
-
-def tokens_that_fit(
-    config: TrainerConfig,
-    task: nn.Module,
-    loss: Callable[[Batch], Tensor],
-    *,
-    longest: int,
-    precision: Precision,
-    guided: bool,
-) -> int:
-    """Return what `data.tokens_per_batch=auto` is: tokens of one side of a batch.
-
-    On a GPU as many as fit. What a step needs is affine in the rows of a batch of equally long
-    sentences, so that two probes tell it; the sentences are as long as the longest of the batches,
-    for attention may take memory by the square. On a CPU `TOKENS_ON_CPU`: more are no faster there.
-
-    Args:
-        task: of the run's model, to be probed; it comes back as it was.
-        loss: the training loss of a batch.
-        longest: tokens that a training sentence may have, as batches are planned.
-        guided: batches have gold alignments.
-
-    Raises:
-        UserError: not one sentence fits; or the model is to be sharded over several GPUs.
-    """
-    longest = max(1, longest)
-    most = max(longest, MOST // (config.accumulate * processes(config)))
-    if not on_gpu(config.accelerator):
-        return max(longest, min(most, TOKENS_ON_CPU))
-    if config.strategy == "fsdp":
-        raise UserError(
-            "data.tokens_per_batch = auto tries the whole model on one GPU, but trainer.strategy = "
-            "fsdp distributes it over all: give a number, such as data.tokens_per_batch=4096"
-        )
-    free, _ = torch.cuda.mem_get_info()
-    # without what the first step makes
-    room = int(SHARE * free) - (MOMENTS + config.averages) * bytes_of(task)
-    dtype = autocast_dtype(precision)
-
-    def peak(rows: int) -> int:
-        torch.cuda.reset_peak_memory_stats()
-        with torch.autocast("cuda", dtype, enabled=dtype is not None):
-            summed = loss(_longest_sentences(rows, longest, guided=guided))
-        summed.backward()  # type: ignore[no-untyped-call]
-        task.zero_grad()
-        return torch.cuda.max_memory_allocated()
-
-    try:
-        task.to("cuda")
-        with torch.random.fork_rng(devices=[torch.cuda.current_device()]):
-            peak(1)  # libraries take their workspaces at the first call
-            return min(most, longest * rows_that_fit(peak, max(1, FIRST_PROBE // longest), room))
-    except torch.OutOfMemoryError:
-        raise UserError(
-            "the model and its longest training sentences do not fit into the GPU's memory: lower "
-            "data.max_length, choose a smaller model, or set trainer.activation_checkpointing=true"
-        ) from None
-    finally:
-        task.zero_grad()
-        task.to("cpu")
-        torch.cuda.empty_cache()
-
-
-def rows_that_fit(peak: Callable[[int], int], first: int, room: int) -> int:
-    """Return how many rows need `room` bytes, from what `first` rows and twice as many need.
-
-    Args:
-        peak: rows → bytes at the height of a step; may raise OutOfMemoryError.
-
-    Raises:
-        torch.OutOfMemoryError: not one row fits.
-    """
-    while first:
-        try:
-            small, large = peak(first), peak(2 * first)
-            break
-        except torch.OutOfMemoryError:
-            first //= 2
-    else:  # not in the handler above: its error holds on to what filled the memory
-        first, small, large = 1, peak(1), sys.maxsize
-    each = max(1, (large - small) // first)
-    rows = (room - small) // each + first
-    if rows < 1:
-        raise torch.OutOfMemoryError
-    return rows
-
-
-def _longest_sentences(rows: int, width: int, *, guided: bool) -> Batch:
-    """Make a batch that is full of words on both sides: which words does not matter."""
-    words = torch.full((rows, width), UNK, device="cuda")
-    widths = torch.full((rows,), width, device="cuda")
-    return Batch(
-        ids=torch.arange(rows), source=words, source_lengths=widths,
-        target_in=words, target_out=words, target_lengths=widths,
-        source_tokens=rows * width, target_tokens=rows * width,
-        gold=torch.full((rows, width, width), 1 / width, device="cuda") if guided else None,
-    )  # fmt: skip

@@ -6,7 +6,7 @@ import itertools
 import logging
 import shlex
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,20 +31,18 @@ from translate.training.averaging import AveragedWeights
 from translate.training.callbacks import NOT_FINITE, Budget, DevTranslations, StopWhenNotFinite
 from translate.training.checkpoints import AtomicCheckpointIO, LastCheckpoint
 from translate.training.fine_tuning import Origin, find_origin
-from translate.training.launch import (
-    is_first_process,
-    refuse_other_launch,
-    started_by_the_first,
-)
-from translate.training.objectives import Guidance
-from translate.training.resources import Compiler, on_gpu
+from translate.training.launch import is_first_process, refuse_other_launch, started_by_the_first
+from translate.training.resources import on_gpu
 from translate.training.settings import Precision, TrainingConfig, flat, read_config
-from translate.training.step import TranslationTask
+from translate.training.step import Read, TranslationTask
 from translate.training.trainer import build_trainer, ending_together, quieten_lightning
 
 log = logging.getLogger(__name__)
 
 SHARDED = "translate.extras.sharding:ShardedTask"
+COMPILER = "translate.extras.compilation:Compiler"
+CHECK_COMPILER = "translate.extras.compilation:check_compiler"
+TOKENS_THAT_FIT = "translate.extras.token_budget:tokens_that_fit"
 MINIMUM_RISK = "translate.extras.minimum_risk:MinimumRisk"
 CURVES = "translate.extras.figures:learning_curves"
 
@@ -100,7 +98,7 @@ class TrainingRun:
     precision: Precision
     task: TranslationTask
     data: TranslationData
-    compiler: Compiler | None
+    compiler: Any  # None: nothing is compiled
     stop: LastCheckpoint
     dev: DevTranslations
     trainer: L.Trainer
@@ -173,7 +171,7 @@ class TrainingRun:
         if self.main and not self.resuming and config.data.tokens_per_batch == "auto":
             preflight.check_alone(trainer.num_nodes)
         if self.main and trainer.compile:
-            preflight.check_compiler(trainer.accelerator)
+            on_demand(CHECK_COMPILER)(trainer.accelerator)
         return origin
 
     def _set_up_process(self) -> None:
@@ -200,7 +198,7 @@ class TrainingRun:
         preflight.check_lengths(self.model, self.data)
         self.data.tokens_per_batch = self._tokens_per_batch(task_of(total_steps=1, compiler=None))
         steps = total_steps_of(config, self.data, self.last)
-        self.compiler = Compiler("inductor") if trainer.compile else None
+        self.compiler = on_demand(COMPILER)("inductor") if trainer.compile else None
         self.task = task_of(total_steps=steps, compiler=self.compiler)
         self.stop = LastCheckpoint(
             self.last, save_every=trainer.save_every, validate_every=trainer.validate_every,
@@ -212,7 +210,6 @@ class TrainingRun:
             search=build_search({"kind": "greedy", **config.length_limits}),
             tokens_per_batch=self.data.tokens_per_batch,
             tokenize=self._noted("bleu_tokenizer"),
-            recorded=records.noted(run, "dev_bleu") if self.resuming else None,
         )  # fmt: skip
         if self.main:
             records.write(run, bleu_tokenizer=self.dev.tokenize)
@@ -246,15 +243,9 @@ class TrainingRun:
             return asked
         if self._is_noted:
             return int(records.read(self.run)["tokens_per_batch"])
-
-        def loss(batch: Any) -> torch.Tensor:
-            losses = task.training_losses(batch)
-            return losses.smoothed if losses.guided is None else losses.smoothed + losses.guided
-
-        tokens = resources.tokens_that_fit(
-            self.config.trainer, task, loss, longest=self.data.planned.extent.longest,
-            precision=self.precision, guided=task.guidance is not None,
-        )  # fmt: skip
+        tokens: int = on_demand(TOKENS_THAT_FIT)(
+            task, longest=self.data.planned.extent.longest, precision=self.precision
+        )
         log.info("data.tokens_per_batch: %d per side", tokens)
         records.write(self.run, tokens_per_batch=tokens)
         return tokens
@@ -400,7 +391,7 @@ def new_task(
     model: Seq2Seq,
     corpus: Corpus,
     *,
-    compiler: Compiler | None,
+    compiler: Callable[[Read], Read] | None,
     packed_from: int,
     total_steps: int,
 ) -> TranslationTask:
@@ -415,17 +406,6 @@ def new_task(
         on_demand(SHARDED) if trainer.strategy == "fsdp" else TranslationTask
     )
     return task(
-        model,
-        label_smoothing=trainer.label_smoothing,
-        r_drop=trainer.r_drop,
-        word_dropout=trainer.word_dropout,
-        compiler=compiler,
-        packed_from=packed_from,
-        guidance=Guidance.build(model, trainer.guided_alignment),
-        optimizer=config.optimizer,
-        schedule=config.schedule,
-        total_steps=total_steps,
-        seed=config.seed,
-        tags=len(corpus.tokenizers.source.tags),
-        mix=mix,
-    )
+        model, config, compiler=compiler, packed_from=packed_from, total_steps=total_steps,
+        tags=len(corpus.tokenizers.source.tags), mix=mix,
+    )  # fmt: skip

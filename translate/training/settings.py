@@ -287,12 +287,10 @@ class TrainingConfig(RunKeys):
                 "model.tied_embeddings=decoder or tokenizer.joint=true"
             )
         if (risk := self.trainer.minimum_risk).weight and self.data.tokens_per_batch == "auto":
-            # what `auto` measures are steps without candidates, which need many times the memory
             yield (
                 "data.tokens_per_batch = auto does not allow for the candidates that "
-                f"trainer.minimum_risk.weight = {risk.weight} samples: give a number, for instance "
-                "what fits without them, divided by twice trainer.minimum_risk.candidates "
-                f"({risk.candidates})"
+                f"trainer.minimum_risk.weight = {risk.weight} samples: give what fits without "
+                f"them, divided by twice trainer.minimum_risk.candidates ({risk.candidates})"
             )
         dropout = [value for key, value in model.items() if key.endswith("dropout")]
         if self.trainer.r_drop and not any([self.trainer.word_dropout, *dropout]):
@@ -303,8 +301,7 @@ class TrainingConfig(RunKeys):
         if self.trainer.guides and self.samples_pieces:
             yield (
                 "trainer.guided_alignment.weight and tokenizer.sampling cannot be combined: "
-                "alignments link words, but sampling splits words into new pieces each epoch; set "
-                "one of the two to 0"
+                "sampling splits the words of alignments anew each epoch; set one of the two to 0"
             )
         if model.get("flex_attention") and self.trainer.compile:
             yield (
@@ -330,21 +327,19 @@ class TrainingConfig(RunKeys):
         trainer, family = self.trainer, self.model.family
         if trainer.strategy != "fsdp":
             return
-        risk = trainer.minimum_risk.weight
-        combined = {
-            f"model.family={family}": (family != "transformer", "model=transformer"),
-            f"trainer.precision={trainer.precision}": (
-                trainer.precision not in ("auto", "bf16-mixed", "32-true"),
-                "trainer.precision=auto",
-            ),
-            "trainer.compile=true": (trainer.compile, "trainer.compile=false"),
-            f"trainer.minimum_risk.weight={risk:g}": (risk > 0, "trainer.minimum_risk.weight=0"),
-        }
-        wrong = {key: remedy for key, (is_wrong, remedy) in combined.items() if is_wrong}
-        if wrong:
+        remedies = []
+        if family != "transformer":
+            remedies.append("model=transformer")
+        if trainer.precision not in ("auto", "bf16-mixed", "32-true"):
+            remedies.append("trainer.precision=auto")
+        if trainer.compile:
+            remedies.append("trainer.compile=false")
+        if trainer.minimum_risk.weight:
+            remedies.append("trainer.minimum_risk.weight=0")
+        if remedies:
             yield (
-                f"trainer.strategy = fsdp cannot be combined with {', '.join(wrong)}: choose "
-                f"{', '.join(wrong.values())}; or trainer.strategy=ddp"
+                "trainer.strategy = fsdp trains Transformers in float32 or bf16, neither compiled "
+                f"nor by risk: choose {', '.join(remedies)}; or trainer.strategy=ddp"
             )
 
 

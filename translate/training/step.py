@@ -27,7 +27,8 @@ from translate.training.objectives import (
     drop_words,
     projected_loss,
 )
-from translate.training.optim import OptimizerConfig, ScheduleConfig, renew_rates
+from translate.training.optim import renew_rates
+from translate.training.settings import TrainingConfig
 
 Read = Callable[..., Decoded]  # as `Seq2Seq.read`
 Figures = dict[str, tuple[Tensor, Tensor]]  # name → total, count
@@ -99,44 +100,37 @@ class TranslationTask(L.LightningModule):
     """Maximum likelihood with label smoothing, teacher-forced.
 
     Args:
-        r_drop: weight of the divergence between two passes (`RDrop`); 0 makes one pass.
-        word_dropout: share of the words that are read as <unk> (`drop_words`).
         compiler: makes a program of how the model reads a batch, for training alone.
         packed_from: tokens of a batch's longest sentence from which on its sentences lie end to end
             (`resources.packed_from`) instead of padded.
-        guidance: the attention that learns given alignments, where any does.
         total_steps: optimizer steps of the whole run, which some schedules need.
         tags: pieces of the source vocabulary that word dropout leaves alone.
         mix: changes the loss of tokens, if given, and says what to report (minimum risk).
+
+    Raises:
+        UserError: the model has no head that could learn given alignments, which are asked for.
     """
 
     def __init__(
         self,
         model: Seq2Seq,
+        config: TrainingConfig,
         *,
-        label_smoothing: float,
-        r_drop: float,
-        word_dropout: float,
         compiler: Callable[[Read], Read] | None,
         packed_from: int,
-        guidance: Guidance | None,
-        optimizer: OptimizerConfig,
-        schedule: ScheduleConfig,
         total_steps: int,
-        seed: int,
         tags: int = 0,
         mix: Mix | None = None,
     ) -> None:
         super().__init__()
-        self.model, self.guidance, self.mix = model, guidance, mix
+        trainer = config.trainer
+        self.model, self.config, self.mix = model, config, mix
+        self.guidance = Guidance.build(model, trainer.guided_alignment)
         self.compiled = model.read if compiler is None else compiler(model.read)
-        self.objective: Objective = CrossEntropy(label_smoothing)
-        if r_drop:
-            self.objective = RDrop(r_drop, CrossEntropy(label_smoothing))
-        self.word_dropout, self.seed, self.tags = word_dropout, seed, tags
-        self.packed_from = packed_from
-        self.optimizer_config, self.schedule_config = optimizer, schedule
-        self.total_steps = total_steps
+        self.objective: Objective = CrossEntropy(trainer.label_smoothing)
+        if trainer.r_drop:
+            self.objective = RDrop(trainer.r_drop, CrossEntropy(trainer.label_smoothing))
+        self.packed_from, self.total_steps, self.tags = packed_from, total_steps, tags
         self.step_tokens = torch.zeros(())  # real target tokens since the last optimizer step
         self.step_norm: Tensor | None = None  # of the last step's gradient, before it was clipped
         self.means = RunningMeans()
@@ -184,7 +178,8 @@ class TranslationTask(L.LightningModule):
         """Return the losses in training: as many passes as the objective needs, words dropped."""
         if self.objective.passes > 1:
             batch = batch.repeated(self.objective.passes)
-        return self.losses(drop_words(batch, self.word_dropout, tags=self.tags), self.objective)
+        batch = drop_words(batch, self.config.trainer.word_dropout, tags=self.tags)
+        return self.losses(batch, self.objective)
 
     def on_train_start(self) -> None:
         """Take up another `trainer.max_steps`: it is another schedule, from the next step on.
@@ -198,7 +193,7 @@ class TranslationTask(L.LightningModule):
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         # dropout depends on the place in the run alone, so that a resumed run repeats it exactly
-        seed = (self.seed * 1_000_003 + batch_idx) * 1_009 + self.global_rank
+        seed = (self.config.seed * 1_000_003 + batch_idx) * 1_009 + self.global_rank
         # torch.manual_seed would keep a traceback for each kind of device that is not there
         torch.default_generator.manual_seed(seed)
         if self.device.type == "cuda":
@@ -276,6 +271,6 @@ class TranslationTask(L.LightningModule):
         return get_total_norm([p.grad for p in self.weights if p.grad is not None])
 
     def configure_optimizers(self) -> Any:
-        optimizer = self.optimizer_config.build(self.model)
-        schedule = self.schedule_config.attach(optimizer, self.total_steps)
+        optimizer = self.config.optimizer.build(self.model)
+        schedule = self.config.schedule.attach(optimizer, self.total_steps)
         return {"optimizer": optimizer, "lr_scheduler": schedule}
