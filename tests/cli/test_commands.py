@@ -623,6 +623,21 @@ def test_preparing_prints_the_account(program, home: Path) -> None:
     assert "Prepared corpus: " in done.out
 
 
+def test_shares_of_modifiers_beyond_all_pairs_are_refused(program) -> None:
+    done = program("prepare", "data=toy", "data.modifiers.upper=0.6", "data.modifiers.signs=0.5")
+    assert done.status == 2
+    assert "data.modifiers: the shares add up to 1.1" in done.err
+
+
+def test_examples_of_modifiers_are_printed(program) -> None:
+    small = ["data=toy", "data.train=300", "data.dev=8", "data.test=8", "tokenizer=char"]
+    done = program("prepare", *small, "data.modifiers.upper=0.1", "show=modifiers")
+    assert done.status == 0, done.err
+    assert done.out.count("\nupper\n") == 3
+    assert "  → " in done.out
+    assert "no modifier has a share" in program("prepare", *small, "show=modifiers").out
+
+
 def test_a_missing_corpus_is_told(program) -> None:
     done = program("prepare", "data=files", "data.source=de", "data.target=en", "data.dir=nowhere")
     assert done.status in (1, 2)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -20,12 +20,19 @@ from translate.data.plain_text import json_line
 from translate.nodes import group_problems
 
 REPORT = "translate.extras.corpus_report:render"
+
+if TYPE_CHECKING:
+    from translate.data.corpus import Corpus
+    from translate.data.sources import Source
+
+EXAMPLES = 3  # of each modifier
 USAGE = """\
   translate prepare                                        # Spanish to English, from Tatoeba
   translate prepare data=tatoeba_es_en data.source=en data.target=es
   translate prepare data=files data.dir=my/corpus data.source=de data.target=en
   translate prepare data=multi30k_en_de dropped=dropped.tsv
   translate prepare data=toy
+  translate prepare data=toy data.modifiers.upper=0.05 data.modifiers.typos=0.05 show=modifiers
   translate prepare 'data.extra={back: {source: mono.es, target: mono.en, weight: 0.5, tag: bt}}'
 
 Prints what looks suspicious in the first lines (translate doctor shows those lines and examines
@@ -59,6 +66,9 @@ class PrepareOptions(Options):
         description="a file to list the dropped training pairs in: tab-separated with a header "
         "line, or JSON lines if it ends with .jsonl (.gz after it packs); default: none",
     )
+    show: Literal["modifiers"] | None = Field(
+        None, description="modifiers: print examples of pairs as data.modifiers changes them"
+    )
     cache: Folder = Field(
         default_factory=cache_folder,
         description="the folder of downloads and prepared corpora: data, or what the variable "
@@ -71,7 +81,7 @@ def main(command: Command, arguments: Arguments) -> None:
     from translate.cli.composing import launch
 
     def check(config: Mapping[str, Any]) -> list[str]:
-        own = problems(PrepareOptions, {"cache": config["cache"]}, "")
+        own = problems(PrepareOptions, {key: config[key] for key in ("cache", "show")}, "")
         nodes = group_problems(config, ("data", "tokenizer"))
         return [*own, *nodes, *_dropped_problems(arguments.verbatim)]
 
@@ -83,16 +93,32 @@ def job(job: Job) -> None:
     from translate.data.corpus import prepare, read_nodes
     from translate.names import on_demand
 
+    data, tokenizer = read_nodes(job.config["data"], job.config["tokenizer"])
     with _listed(job.verbatim) as tell:
-        corpus = prepare(
-            *read_nodes(job.config["data"], job.config["tokenizer"]),
-            cache=Path(job.config["cache"]),
-            tell=tell,
-        )
+        corpus = prepare(data, tokenizer, cache=Path(job.config["cache"]), tell=tell)
     account = on_demand(REPORT)(corpus.report)
     sys.stdout.write(f"{account}\nPrepared corpus: {corpus.folder}\n")
     if tell is not None:
         sys.stdout.write(f"Dropped pairs: {job.verbatim['dropped']}\n")
+    if job.config["show"] is not None:
+        sys.stdout.writelines(_examples(corpus, data))
+
+
+def _examples(corpus: Corpus, data: Source) -> Iterator[str]:
+    """Yield lines with the first pairs that each modifier changes, before and after."""
+    from translate.data.modifiers import Modified
+
+    parts = [(part.pairs, corpus.tokenizers) for part in corpus.parts]
+    modified = Modified(
+        data.modifiers, corpus.train, parts, max_length=data.max_length, seed=data.seed
+    )
+    if not modified:
+        yield "no modifier has a share: try data.modifiers.upper=0.05 data.modifiers.signs=0.1\n"
+    for name, examples in modified.examples(EXAMPLES).items():
+        for before, after in examples:
+            yield f"\n{name}\n"
+            for side in ("source", "target"):
+                yield f"  {getattr(before, side)}\n  → {getattr(after, side)}\n"
 
 
 def _dropped_problems(verbatim: Mapping[str, str]) -> list[str]:

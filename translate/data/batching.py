@@ -59,15 +59,15 @@ def shuffled(
         row, column = np.divmod(numbers[outside], np.uint64(columns))
         for change, key in enumerate(keys):
             if change % 2:
-                row = (row + _mixed(column + key)) % np.uint64(rows)
+                row = (row + mixed(column + key)) % np.uint64(rows)
             else:
-                column = (column + _mixed(row + key)) % np.uint64(columns)
+                column = (column + mixed(row + key)) % np.uint64(columns)
         numbers[outside] = row * np.uint64(columns) + column
         outside = numbers >= size
     return numbers.astype(np.int64)
 
 
-def _mixed(numbers: UInt64[np.ndarray, "n"]) -> UInt64[np.ndarray, "n"]:
+def mixed(numbers: UInt64[np.ndarray, "n"]) -> UInt64[np.ndarray, "n"]:
     """Halves of numbers that look random: SplitMix64's last steps (Steele, Lea & Flood 2014)."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -424,6 +424,7 @@ class TokenBatches:
     Args:
         mixture: the pairs, with the most tokens each may have, special tokens included.
         tokens_per_batch: bound on rows × width of the padded source, and of the padded target.
+        replanned: gives the pairs of an epoch the lengths that they have when they are changed.
         skip: how many batches all processes together, however many they were, have done already
             (resuming).
         begun: the last epoch that is known to have begun by then, and the batches before it.
@@ -440,6 +441,7 @@ class TokenBatches:
         begun: tuple[int, int] = (0, 0),
         rank: int = 0,
         world_size: int = 1,
+        replanned: Callable[[Draws, int], Draws] = lambda drawn, epoch: drawn,
     ) -> None:
         if not mixture.extent.pairs:
             raise UserError(
@@ -452,6 +454,7 @@ class TokenBatches:
                 f"{tokens_per_batch} (data.tokens_per_batch): raise it or lower data.max_length"
             )
         self.mixture, self.tokens_per_batch, self.seed = mixture, tokens_per_batch, seed
+        self.replanned = replanned
         pool = pool_batches * tokens_per_batch
         self.pools = max(1, int(mixture.extent.longer_sides) // pool)  # of an epoch
         self.skip, self.rank, self.world_size = skip, rank, world_size
@@ -474,6 +477,7 @@ class TokenBatches:
         drawn = self.mixture.draws(
             shuffled(np.arange(start, end), slots, (self.seed, epoch)), epoch
         )
+        drawn = self.replanned(drawn, epoch)
         drawn = drawn.at(by_shape(drawn.source_lengths, drawn.target_lengths))
         batches = cut(drawn.source_lengths, drawn.target_lengths, self.tokens_per_batch)
         order = np.random.default_rng((self.seed, epoch, number)).permutation(len(batches))

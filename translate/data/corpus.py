@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 FORMAT = 7  # raise it when the same input would be prepared differently
 # keys of `data` that change no prepared file
-BATCHING = {"max_length", "tokens_per_batch", "pool_batches", "workers", "temperature"}
+BATCHING = {"max_length", "tokens_per_batch", "pool_batches", "workers", "temperature", "modifiers"}
 # `kind` of a source → its class
 KINDS: Mapping[str, type[Source]] = OnDemand(
     {

@@ -34,6 +34,7 @@ from translate.data.batching import (
     spread,
 )
 from translate.data.corpus import Corpus
+from translate.data.modifiers import UNCHANGED, Ids, Modified, Modifiers
 from translate.data.pairs import at
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
@@ -56,6 +57,7 @@ class Pairs(Dataset[Batch]):
     Args:
         tokenizers: how many of the pairs, one after the other, are cut by which.
         drawn: with subword sampling, the most tokens that sources and targets may have.
+        modified: the pairs that are changed; they have their best segmentation.
     """
 
     def __init__(
@@ -66,21 +68,33 @@ class Pairs(Dataset[Batch]):
         drawn: LengthsOf | None,
         guided: bool,
         seed: int,
+        modified: Modified | None = None,
     ) -> None:
-        self.table = table
+        self.table, self.modified = table, modified
         self.borders = list(accumulate(pairs for pairs, _ in tokenizers))
         self.tokenizers = [chosen for _, chosen in tokenizers]
         self.drawn, self.guided, self.seed = drawn, guided, seed
 
     def __getitems__(self, draws: list[Draw]) -> Batch:
         pairs = [draw.pair for draw in draws]
+        changed = self._changed(draws)
         if self.drawn is None:
-            batch = collate(pairs, self._ids("source", pairs), self._ids("target", pairs))
+            sides = self._ids("source", pairs), self._ids("target", pairs)
+            for place, pieces in changed.items():
+                for side, ids in zip(sides, pieces, strict=True):
+                    side[place] = ids
+            batch = collate(pairs, *sides)
             return batch._replace(gold=self._gold(batch)) if self.guided else batch
         texts = (at(self.table, name, pairs) for name in ("source", "target"))
         most = ((side - 1).tolist() for side in self.drawn(np.array(pairs)))  # </s> comes yet
         sources, targets = [], []
-        for draw, source, target, *room in zip(draws, *texts, *most, strict=True):
+        for place, (draw, source, target, *room) in enumerate(
+            zip(draws, *texts, *most, strict=True)
+        ):
+            if place in changed:
+                sources.append(changed[place][0])
+                targets.append(changed[place][1])
+                continue
             first, second = np.random.default_rng((self.seed, *draw)).integers(2**31, size=2)
             tokenizers = self._tokenizers_of(draw.pair)
             source_ids = tokenizers.source.sample(source, int(first), room[0])
@@ -88,6 +102,13 @@ class Pairs(Dataset[Batch]):
             sources.append(np.array(source_ids, dtype=np.int32))
             targets.append(np.array(target_ids, dtype=np.int32))
         return collate(pairs, sources, targets)
+
+    def _changed(self, draws: list[Draw]) -> dict[int, tuple[Ids, Ids]]:
+        """Return the pieces of the pairs that are changed, by their place in the batch."""
+        if not self.modified:
+            return {}
+        pieces = ((place, self.modified.pieces(*draw)) for place, draw in enumerate(draws))
+        return {place: both for place, both in pieces if both is not None}
 
     def _ids(self, side: str, pairs: list[int]) -> list[NDArray[np.int32]]:
         """Read in place from the memory-mapped table."""
@@ -134,6 +155,7 @@ class TranslationData(L.LightningDataModule):
         sampling: bool,
         guided: bool,
         seed: int,
+        modifiers: Modifiers = UNCHANGED,
     ) -> None:
         super().__init__()
         if guided and "alignment" not in corpus.train.column_names:
@@ -147,6 +169,10 @@ class TranslationData(L.LightningDataModule):
         self.sampling, self.guided = sampling, guided
         self.tokens_per_batch, self.pool_batches = tokens_per_batch, pool_batches
         self.workers = workers
+        tokenizers = [(part.pairs, corpus.tokenizers.tagged(part.tag)) for part in corpus.parts]
+        self.modified = Modified(
+            modifiers, corpus.train, tokenizers, max_length=max_length, seed=seed
+        )
         self.skip = 0  # batches of all processes that were done when this one began …
         self.steps_before = 0  # … how many times each process had taken one …
         self.begun = (0, 0)  # … and the epoch, with the batches before it
@@ -183,18 +209,16 @@ class TranslationData(L.LightningDataModule):
             self.planned,
             tokens_per_batch=self.tokens_per_batch, pool_batches=self.pool_batches,
             seed=self.seed, skip=self.skip, begun=self.begun,
+            replanned=self.modified.replanned,
             rank=trainer.global_rank if trainer else 0,
             world_size=trainer.world_size if trainer else 1,
         )  # fmt: skip
 
     def train_dataloader(self) -> DataLoader[Batch]:
-        tokenizers = [
-            (part.pairs, self.corpus.tokenizers.tagged(part.tag)) for part in self.corpus.parts
-        ]
         pairs = Pairs(
-            self.corpus.train, tokenizers,
+            self.corpus.train, self.modified.parts,
             drawn=self.planned.lengths if self.sampling else None,
-            guided=self.guided, seed=self.seed,
+            guided=self.guided, seed=self.seed, modified=self.modified,
         )  # fmt: skip
         self.order = self.batches()
         return DataLoader(

@@ -14,6 +14,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, ValidationInfo, field_v
 
 from translate.config import Node
 from translate.data.cleaning import Cleaning
+from translate.data.modifiers import UNCHANGED, Modifiers
 from translate.data.pairs import Lines, Pair
 from translate.data.plain_text import read_lines, read_links, text_hash
 from translate.data.tokenizer import Tag
@@ -126,6 +127,12 @@ class Source(Node, ABC):
         description="corpora without a weight are mixed by (their share of pairs)^(1/temperature): "
         "1 is every pair once per epoch, 5 is usual for several languages, more draws all corpora "
         "alike; for the batches alone: the vocabulary is learned from every pair once",
+    )
+    # the default is for runs that were begun without this key
+    modifiers: Modifiers = Field(
+        default=UNCHANGED,
+        description="training pairs changed as people's text differs: translate prepare "
+        "show=modifiers prints examples",
     )
     max_length: PositiveInt = Field(
         description="pieces; longer training pairs are left out of the batches; dev pairs count "

@@ -333,6 +333,7 @@ def new_data(config: TrainingConfig, corpus: Corpus) -> TranslationData:
         max_length=data.max_length,
         tokens_per_batch=0,
         pool_batches=data.pool_batches,
+        modifiers=data.modifiers,
         workers=workers,
         sampling=config.samples_pieces,
         guided=guided,
