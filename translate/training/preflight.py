@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from torch import nn
 
 from translate import machine
@@ -140,6 +142,8 @@ def check_same_configuration(config: Mapping[str, Any], run: Path) -> None:
         )
     if isinstance(model := written.get("model"), dict):
         written["model"] = registry.upgraded(model)
+    with suppress(ValidationError):  # keys that are newer than the run have their defaults
+        written = TrainingConfig.model_validate(written).dump()
     before, now = flat(written), flat(config)
     differences = [
         f"{key}: {before.get(key)!r} → {now.get(key)!r}"
