@@ -1,32 +1,11 @@
-"""The toy grammar: hand-written sentences and paradigms in its two languages."""
+"""The toy grammar: sentences that a speaker has read, and paradigms in its two languages."""
 
 from __future__ import annotations
 
 import pytest
 
-from translate.extras.toy import english, german, realise, words
-from translate.extras.toy.syntax import (
-    Adjunct,
-    Clause,
-    Name,
-    NounPhrase,
-    Predicate,
-    Prepositional,
-    Pronoun,
-    Sentence,
-    Trace,
-)
-from translate.extras.toy.words import (
-    Adjective,
-    Case,
-    Determiner,
-    Gender,
-    Noun,
-    Number,
-    Phrase,
-    Verb,
-    lexicon,
-)
+from translate.extras.toy import ToyPair, english, german, toy_pairs, words
+from translate.extras.toy.words import Case, Determiner, Gender, Noun, Number, Verb, lexicon
 
 
 def noun(german_lemma: str) -> Noun:
@@ -37,189 +16,85 @@ def verb(lemma: str) -> Verb:
     return next(entry for entry in lexicon().verbs if entry.lemma == lemma)
 
 
-def adjective(german_lemma: str) -> Adjective:
-    return next(entry for entry in lexicon().adjectives if entry.german == german_lemma)
+@pytest.fixture(scope="module")
+def pairs() -> dict[str, ToyPair]:
+    drawn = toy_pairs(train=2000, dev=0, test=0, min_words=5, max_words=15, seed=1)["train"]
+    return {pair.source: pair for pair in drawn}
 
 
-def the(german_lemma: str, *adjectives: str, number: str = "sg") -> NounPhrase:
-    return NounPhrase(
-        noun(german_lemma),
-        "pl" if number == "pl" else "sg",
-        words.DEFINITE,
-        adjectives=tuple(map(adjective, adjectives)),
-    )
-
-
-def a(german_lemma: str, *adjectives: str) -> NounPhrase:
-    fitting = tuple(map(adjective, adjectives))
-    return NounPhrase(noun(german_lemma), "sg", words.INDEFINITE, adjectives=fitting)
-
-
-def time(german_text: str) -> Phrase:
-    return next(entry for entry in lexicon().phrases if entry.german == ((german_text,),))
-
-
-ICH, SIE, SIE_PLURAL = words.ICH, words.SIE, words.SIE_PLURAL
-SEHEN, OPEN = verb("accusative:sehen"), verb("accusative:auf machen")
-SLEEP, WAIT = verb("intransitive:schlafen"), verb("prepositional:warten auf:acc")
-GIVE, SAY = verb("ditransitive:geben"), verb("that:sagen")
-TRY, BE = verb("infinitive:versuchen"), verb("copula:sein")
-WEIL = words.SUBORDINATORS[0]
-
-
-def whom(head: NounPhrase, verb_entry: Verb, subject: NounPhrase) -> NounPhrase:
-    trace = Trace(head.noun, head.number)
-    head.relative = Clause(verb_entry, subject, trace, tense="perfect", front="object")
-    return head
-
-
-SENTENCES: dict[str, tuple[Clause, str]] = {
-    "der alte Mann sieht einen kleinen Hund .": (
-        Clause(SEHEN, the("Mann", "alt"), a("Hund", "klein")),
-        "the old man sees a small dog .",
+# of the first pairs that are drawn: the source, its translation, and links as a reader draws them
+READ = [
+    (
+        "vor einem Wohnzimmer kann unser Fuchs nicht vorsichtig stolpern .",
+        "our fox cannot stumble carefully in front of a living room .",
+        "vor-in vor-front vor-of einem-a Wohnzimmer-living Wohnzimmer-room kann-cannot unser-our "
+        "Fuchs-fox nicht-cannot vorsichtig-carefully stolpern-stumble .-.",
     ),
-    "einem alten Mann gibt die junge Frau ein neues Buch .": (
-        Clause(GIVE, the("Frau", "jung"), a("Buch", "neu"), a("Mann", "alt"), front="indirect"),
-        "the young woman gives a new book to an old man .",
+    (
+        "die Schublade wird nicht vom geheimnisvollen Piloten gewaschen .",
+        "the drawer is not washed by the mysterious pilot .",
+        "die-the Schublade-drawer wird-is nicht-not vom-by vom-the geheimnisvollen-mysterious "
+        "Piloten-pilot gewaschen-washed .-.",
     ),
-    "gestern machte sie die Haustür nicht auf .": (
-        Clause(
-            OPEN,
-            Pronoun(SIE),
-            the("Haustür"),
-            tense="past",
-            negated=True,
-            front="time",
-            time=time("gestern"),
-        ),
-        "she did not open the front door yesterday .",
+    (
+        "Honig , den Großväter nicht aßen , ist gelegentlich frisch .",
+        "honey that grandfathers did not eat is occasionally fresh .",
+        "Honig-honey den-that Großväter-grandfathers nicht-not aßen-did aßen-eat ist-is "
+        "gelegentlich-occasionally frisch-fresh .-.",
     ),
-    "sie haben die Häuser der alten Frauen gesehen .": (
-        Clause(
-            SEHEN,
-            Pronoun(SIE_PLURAL),
-            NounPhrase(
-                noun("Haus"), "pl", words.DEFINITE, possessor=the("Frau", "alt", number="pl")
-            ),
-            tense="perfect",
-        ),
-        "they saw the old women's houses .",
+    (
+        "vor kurzem hat Maria versprochen , den Elefanten mitzubringen .",
+        "Maria promised recently to bring along the elephant .",
+        "vor-recently kurzem-recently hat-promised Maria-Maria versprochen-promised den-the "
+        "Elefanten-elephant mitzubringen-to mitzubringen-bring mitzubringen-along .-.",
     ),
-    "wird der Koch der Königin den Kühlschrank geben ?": (
-        Clause(
-            GIVE, the("Koch"), the("Kühlschrank"), the("Königin"), tense="future", question=True
-        ),
-        "will the chef give the refrigerator to the queen ?",
+    (
+        "waren zwölf Zwerge gefährlicher als die Zwerge ?",
+        "were twelve dwarfs more dangerous than the dwarfs ?",
+        "waren-were zwölf-twelve Zwerge-dwarfs gefährlicher-more gefährlicher-dangerous als-than "
+        "die-the Zwerge-dwarfs ?-?",
     ),
-    "weil der Junge die Tür aufmacht , schläft der Hund nicht .": (
-        Clause(
-            SLEEP,
-            the("Hund"),
-            negated=True,
-            adjunct=Adjunct(WEIL, Clause(OPEN, the("Junge"), the("Tür")), fronted=True),
-            front="adjunct",
-        ),
-        "because the boy opens the door , the dog does not sleep .",
+    (
+        "wir waschen die trockene Haustür meiner Fischer .",
+        "we wash my fishermen's dry front door .",
+        "wir-we waschen-wash trockene-dry Haustür-front Haustür-door meiner-my Fischer-fishermen's "
+        ".-.",
     ),
-    "der Mann , auf den die Frau gewartet hat , sagt , dass er den Jungen kannte .": (
-        Clause(
-            SAY,
-            whom(the("Mann"), WAIT, the("Frau")),
-            complement=Clause(
-                verb("accusative:kennen"), Pronoun(words.ER), the("Junge"), tense="past"
-            ),
-        ),
-        "the man whom the woman waited for says that he knew the boy .",
+    (
+        "muss ein Pinguin dem Riesen ähneln ?",
+        "does a penguin have to resemble the giant ?",
+        "muss-does muss-have muss-to ein-a Pinguin-penguin dem-the Riesen-giant ähneln-resemble "
+        "?-?",
     ),
-    "ich versuche , die drei Koffer aufzumachen .": (
-        Clause(
-            TRY,
-            Pronoun(ICH),
-            infinitive=Clause(
-                OPEN, Pronoun(ICH), NounPhrase(noun("Koffer"), "pl", words.DEFINITE, numeral=3)
-            ),
-        ),
-        "I try to open the three suitcases .",
+    (
+        "um mich hat ein Kind sich neben den Hotels gekümmert .",
+        "a child took care of me next to the hotels .",
+        "um-care um-of mich-me hat-took ein-a Kind-child sich-took neben-next neben-to den-the "
+        "Hotels-hotels gekümmert-took .-.",
     ),
-    "ich bin nicht älter als meine Brüder .": (
-        Clause(
-            BE,
-            Pronoun(ICH),
-            predicate=Predicate(
-                adjective("alt"), NounPhrase(noun("Bruder"), "pl", words.POSSESSIVES[0])
-            ),
-            negated=True,
-        ),
-        "I am not older than my brothers .",
+    (
+        "weil ein Anwalt träumt , rennen kranke wilde Bären manchmal .",
+        "because a lawyer dreams , sick wild bears sometimes dash .",
+        "weil-because ein-a Anwalt-lawyer träumt-dreams ,-, rennen-dash kranke-sick wilde-wild "
+        "Bären-bears manchmal-sometimes .-.",
     ),
-    "die teuren Kameras wurden vom Dieb gestohlen .": (
-        Clause(
-            verb("accusative:stehlen"),
-            the("Kamera", "teuer", number="pl"),
-            tense="past",
-            passive=True,
-            agent=Prepositional(words.AGENT, the("Dieb")),
-        ),
-        "the expensive cameras were stolen by the thief .",
+    (
+        "dieser Adler isst diesen warmen Pilz nicht auf .",
+        "this eagle does not eat up this warm mushroom .",
+        "dieser-this Adler-eagle isst-does isst-eat isst-up diesen-this warmen-warm Pilz-mushroom "
+        "nicht-not auf-eat auf-up .-.",
     ),
-    "Anna kann nicht zur Schule gehen .": (
-        Clause(
-            verb("motion:gehen"),
-            Name("Anna"),
-            modal=words.MODALS[0],
-            negated=True,
-            place=Prepositional(words.DIRECTIONS[0], the("Schule")),
-        ),
-        "Anna cannot go to the school .",
-    ),
-    "müssen die Kinder sich an keinen Hund erinnern ?": (
-        Clause(
-            verb("prepositional:sich erinnern an:acc"),
-            the("Kind", number="pl"),
-            NounPhrase(noun("Hund"), "sg", words.NO),
-            modal=words.MODALS[1],
-            question=True,
-        ),
-        "do the children have to remember no dog ?",
-    ),
-}
+]
 
 
-@pytest.mark.parametrize("source", SENTENCES)
-def test_sentences_are_spelled_out_as_a_speaker_would(source: str) -> None:
-    clause, target = SENTENCES[source]
-    pair = realise(Sentence([clause]))
-    assert pair.source == source
+@pytest.mark.parametrize(("source", "target", "links"), READ, ids=[pair[0] for pair in READ])
+def test_sentences_and_links_are_those_of_a_speaker(
+    pairs: dict[str, ToyPair], source: str, target: str, links: str
+) -> None:
+    pair = pairs[source]
     assert pair.target == target
-
-
-@pytest.mark.parametrize(
-    ("source", "links"),
-    [
-        (
-            "gestern machte sie die Haustür nicht auf .",
-            "gestern-yesterday machte-did machte-open sie-she die-the Haustür-front Haustür-door "
-            "nicht-not auf-open .-.",
-        ),
-        (
-            "Anna kann nicht zur Schule gehen .",
-            "Anna-Anna kann-cannot nicht-cannot zur-to zur-the Schule-school gehen-go .-.",
-        ),
-        (
-            "sie haben die Häuser der alten Frauen gesehen .",
-            "sie-they haben-saw Häuser-houses der-the alten-old Frauen-women's gesehen-saw .-.",
-        ),
-        (
-            "müssen die Kinder sich an keinen Hund erinnern ?",
-            "müssen-do müssen-have müssen-to die-the Kinder-children sich-remember an-remember "
-            "keinen-no Hund-dog erinnern-remember ?-?",
-        ),
-    ],
-)
-def test_alignments_are_those_of_a_reader(source: str, links: str) -> None:
-    pair = realise(Sentence([SENTENCES[source][0]]))
-    left, right = pair.source.split(" "), pair.target.split(" ")
-    assert sorted(f"{left[i]}-{right[j]}" for i, j in pair.alignment) == sorted(links.split(" "))
+    left, right = source.split(" "), target.split(" ")
+    assert " ".join(f"{left[i]}-{right[j]}" for i, j in pair.alignment) == links
 
 
 @pytest.mark.parametrize(
@@ -281,8 +156,9 @@ def test_german_verbs_conjugate(line: str) -> None:
 def test_german_determiners_and_adjectives_agree(
     determiner: Determiner, gender: Gender, number: Number, case: Case, expected: str
 ) -> None:
+    old = next(entry for entry in lexicon().adjectives if entry.german == "alt")
     article = german.determiner_form(determiner, gender, number, case)
-    attribute = german.adjective_form(adjective("alt"), determiner, gender, number, case)
+    attribute = german.adjective_form(old, determiner, gender, number, case)
     assert f"{article} {attribute}" == expected
 
 
