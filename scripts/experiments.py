@@ -60,24 +60,13 @@ def train(run: Path, settings: Sequence[str]) -> None:
     if records.run_status(run) != "finished":
         translate("train", f"run={run}", *settings)
         return
-    before, now = binding(_given(run)), binding(settings)
+    before, now = binding(records.read(run)["command"][2:]), binding(settings)
     if before != now:
         raise UserError(
             f"{run} was trained with {shlex.join(before)}, not {shlex.join(now)}: give another "
             "--output or remove it"
         )
     tell(f"{run} is finished")
-
-
-def _given(run: Path) -> list[str]:
-    """The settings that a run was begun with, its lengths as those that went on have left them."""
-    record = records.read(run)
-    given: dict[str, str] = {}
-    for call in (record, *record.get("calls", ())):
-        latest = {setting.partition("=")[0]: setting for setting in call["command"][2:]}
-        went_on = call.get("step", 0) > 0
-        given |= {key: latest[key] for key in latest if key in LENGTHS or not went_on}
-    return list(given.values())
 
 
 def binding(settings: Sequence[str]) -> list[str]:

@@ -99,15 +99,6 @@ def test_a_run_beside_an_experiment_is_judged_by_the_spread_of_its_seeds() -> No
     )
 
 
-def test_another_seed_of_the_first_run_is_marked() -> None:
-    seeds = [system(f"x-seed={n}", text, "x") for n, text in enumerate([RIGHT, NEARLY])]
-    found = judged(*seeds, system("a", WRONG))
-    assert [one["another_seed"] for one in found.as_dict()["against_the_first"]] == [True, False]
-    for place in (terminal(found), comparison_page(found)):
-        assert "x-seed=1 (another seed)" in place
-        assert "a (another seed)" not in place
-
-
 def test_a_different_search_is_told() -> None:
     found = judged(system("a", WRONG), system("b", RIGHT, beam=1))
     (caveat,) = told(found)
@@ -190,13 +181,6 @@ def test_likelihoods_that_are_not_comparable_are_told(likelihood, begin: str, en
     (caveat,) = told(judged(system("a", WRONG), other))
     assert caveat.startswith(begin)
     assert caveat.endswith(end)
-
-
-def test_sentences_are_won_lost_and_tied() -> None:
-    mixed = [*WRONG[:2], *RIGHT[2:8], *WRONG[8:]]
-    baseline = [*RIGHT[:6], *WRONG[6:]]
-    (challenger,) = judged(system("a", baseline), system("b", mixed)).challengers
-    assert challenger.sentences == {"wins": 2, "losses": 2, "ties": 8}
 
 
 def test_the_most_different_sentences_come_first_and_equal_ones_never() -> None:
@@ -315,12 +299,6 @@ def test_differing_words_lose_nothing_and_share_a_common_subsequence(one, other)
         assert all(word.text in rest for word in side if word.shared and word.text != " ")
     if one == other:
         assert all(word.shared for word in left)
-
-
-def test_without_spaces_single_letters_differ() -> None:
-    left = word_diff("他在 Paris买了一本新书。", "他在Paris买了一本好书。")
-    assert "".join(word.text for word in left) == "他在 Paris买了一本新书。"
-    assert [word.text for word in left if not word.shared] == ["新"]
 
 
 def test_what_would_move_the_terminal_is_spelled_out() -> None:

@@ -299,11 +299,6 @@ def test_what_it_has_no_option_for_is_told() -> None:
     assert "must be greedy or beam" in search_problems({"kind": "sampling"})[0]
 
 
-def test_attention_is_refused(exported) -> None:
-    with pytest.raises(UserError, match="does not provide attention"):
-        engine_of(exported)(exported[0].model, *rows_of([[5]]), need_alignment=True)
-
-
 def test_an_export_knows_its_origin(exported, tmp_path) -> None:
     _, folder = exported
     assert {"source.spm", "target.spm", "model.bin"} < {file.name for file in folder.iterdir()}

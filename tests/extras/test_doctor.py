@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from translate.data.batching import Mixture, TokenBatches
 from translate.data.pairs import Lines, Pair
 from translate.data.tokenizer import TokenizerConfig
-from translate.extras import doctor
 from translate.extras.doctor import (
     Check,
     advise,
@@ -339,12 +338,6 @@ def test_the_lexicon_is_that_of_model_1_by_hand() -> None:
     assert right > wrong
 
 
-def test_few_pairs_are_not_judged_by_what_is_usual() -> None:
-    checks = (swapped_sides, outliers, near, misaligned)
-    for train in ([Pair("ein Haus", "a house")], []):
-        assert found({"train": train, "dev": [], "test": []}, *checks) == {}
-
-
 CHINESE = [f"{'天地玄黄宇宙洪荒'[n % 8]}{chr(0x4E00 + n)}" for n in range(300)]
 
 
@@ -398,13 +391,6 @@ def test_a_vocabulary_of_characters_is_told_as_it_was_learned(clean: Splits) -> 
     shown = "\n".join(advice.report())
     assert f"joint vocabulary of {advice.pieces}: " in shown
     assert "occur 100 times" not in shown
-
-
-def test_advice_is_drawn_from_the_whole_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "SAMPLE", 100)
-    train = [Pair("ja", "yes")] * 200 + [Pair("ja " * 30, "yes " * 30)] * 200
-    advice = advise({"train": train}, BPE, seed=1, tokens_per_batch=500, pool_batches=10)
-    assert advice.max_length == 30
 
 
 def test_words_of_a_script_without_spaces_are_its_characters() -> None:

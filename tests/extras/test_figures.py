@@ -129,20 +129,6 @@ def test_dollars_underscores_and_backslashes_are_no_mathematics(tmp_path: Path) 
     assert label("x" * 25) == "x" * 23 + "…"
 
 
-def test_odd_tokens_draw_without_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    odd = ["a\nb", "\x00", "\ud800", "", "é", "أين", "איפה", "▁Wort"]
-    with caplog.at_level(logging.WARNING):  # Python's own warnings are errors
-        heatmap(odd, odd, weights(8, 8), tmp_path / "a.png")
-        heatmap(odd, odd, weights(8, 8), tmp_path / "a.svg")
-    assert caplog.records == []
-    assert png_size(tmp_path / "a.png") > (300, 300)
-    shown = svg_texts(tmp_path / "a.svg")
-    for token in filter(None, odd):
-        assert shown.count(label(token)) == 2  # on both axes
-
-
 def test_characters_without_a_font_are_named_in_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -266,28 +252,11 @@ def test_empty_and_non_finite_cells_are_left_out(metrics: Path) -> None:
     assert set(curves) == {"train/loss", "dev/loss", "dev/bleu", "lr-AdamW"}
 
 
-def test_a_step_logged_again_counts_once_and_a_cut_row_not_at_all(metrics: Path) -> None:
-    metrics.write_text(METRICS + "1,40,6.0,,,\n0,10,5.0,,\n2,80,1.", encoding="utf-8")
-    assert read_curves(metrics)["train/loss"] == [(11, 5.0), (41, 6.0)]
-
-
 def test_both_panels_name_their_best_dev_value(metrics: Path, tmp_path: Path) -> None:
     learning_curves(metrics, tmp_path / "curves.svg")
     found = svg_texts(tmp_path / "curves.svg")
     for text in ("loss", "BLEU", "train/loss", "dev/loss", "dev/bleu", "step", "6.50", "12.5"):
         assert text in found
-
-
-def test_losses_of_training_are_told_apart(tmp_path: Path) -> None:
-    (tmp_path / "metrics.csv").write_text(
-        "step,train/loss,train/guided_loss\n1,2.0,1.0\n2,1.0,0.5\n", encoding="utf-8"
-    )
-    learning_curves(tmp_path / "metrics.csv", tmp_path / "curves.svg")
-    drawn = re.findall(
-        r"style=\"(fill: none;[^\"]*#9aa3ad; stroke-width: 0.9[^\"]*)",
-        (tmp_path / "curves.svg").read_text("utf-8"),
-    )
-    assert len(set(drawn)) == 2
 
 
 @pytest.mark.parametrize(

@@ -21,15 +21,6 @@ def test_every_change_is_one_of_the_recipe_and_can_be_trained(script: ModuleType
     assert len(folders) == len(trained) < len(changes)
 
 
-def test_a_change_that_a_recipe_has_already_is_left_out_of_the_default_ones(
-    script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(script, "CHANGES", ("model.norm=pre", "model.norm=post"))
-    changes = script.checked(script.parse(["--recipe", "toy"]))
-    assert changes == [script.RECIPE, "model.norm=post"]
-    assert "leaving out model.norm=pre: toy already has it" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("change", "refused"), [("data.seed=2", True), ("data.pool_batches=7", False)]
 )

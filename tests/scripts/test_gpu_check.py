@@ -63,12 +63,6 @@ def started(folder: Path, *arguments: str) -> list[list[str]]:
     return [line.split("\t")[:-1] for line in (folder / "parts").read_text().splitlines()]
 
 
-def test_all_limits_together_are_under_ten_minutes(tmp_path: Path) -> None:
-    limits = [int(limit) for limit, *_ in started(tmp_path)]
-    assert len(limits) == 7
-    assert sum(limits) + 60 <= 600  # a minute for what is between them
-
-
 def test_training_is_told_what_is_meant(
     tmp_path: Path, load_script: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
