@@ -174,17 +174,6 @@ def test_only_one_pool_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked[20:] == [50]
 
 
-@given(pairs=length_pairs)
-def test_neighbours_are_alike_up_and_down_in_turn(pairs: list[tuple[int, int]]) -> None:
-    def snake(pair: tuple[int, int]) -> tuple[int, int]:
-        source, target = pair
-        up = max(pair) % 2 == 0
-        return max(pair), source - target if up else target - source
-
-    order = by_shape(*np.array(pairs, dtype=np.int64).T)
-    assert [pairs[place] for place in order] == sorted(pairs, key=snake)
-
-
 def cheapest(pairs: list[tuple[int, int]], budget: int) -> float:
     """The padded positions and the price of the best cut of all."""
     costs = [0.0]  # of the first 0, 1, … pairs
@@ -214,20 +203,6 @@ def test_the_cut_is_the_cheapest_of_all(pairs: list[tuple[int, int]], budget: in
         assert rows == 1 or max(widths) * rows <= budget
         cost += sum(widths) * rows + BATCH_COST * budget
     assert cost == pytest.approx(cheapest([pairs[place] for place in order], budget))
-
-
-@given(
-    widths=st.lists(st.integers(1, 300), min_size=1, max_size=400), budget=st.integers(300, 9000)
-)
-def test_a_piece_of_the_cut_is_never_beyond_the_budget(widths: list[int], budget: int) -> None:
-    sides = np.sort(np.array(widths))
-    for batch in cut(sides, sides, budget):
-        assert sides[batch].max() * (batch.stop - batch.start) <= budget
-
-
-def test_nothing_is_cut_into_no_batches() -> None:
-    nothing = np.zeros(0, dtype=np.int64)
-    assert cut(nothing, nothing, 40) == []
 
 
 @given(data=st.data(), epochs=st.integers(1, 7), skip=st.integers(0, 5))
@@ -308,21 +283,15 @@ def test_padding_is_small_on_lengths_of_real_sentences() -> None:
         assert 1 - (source.sum() + target.sum()) / padded < share
 
 
-def test_a_pair_larger_than_a_batch_is_refused() -> None:
+def test_pairs_that_give_no_batches_are_refused() -> None:
     with pytest.raises(UserError, match=r"41 tokens.*batch of 40.*data\.tokens_per_batch"):
         stream([(41, 3)])
-
-
-def test_a_pair_as_large_as_a_batch_or_left_out_is_not_refused() -> None:
-    assert ids(stream([(40, 3)]).epoch(0)) == [[0]]
-    assert ids(stream([(41, 41), (5, 5)], [0.0, 1.0]).epoch(0)) == [[1]]
-    assert ids(stream([(0, 0), (5, 5)]).epoch(0)) == [[1]]
-
-
-def test_no_pairs_are_refused() -> None:
     for pairs in ([], [(0, 0)]):
         with pytest.raises(UserError, match="no training pairs"):
             stream(pairs)
+    assert ids(stream([(40, 3)]).epoch(0)) == [[0]]
+    assert ids(stream([(41, 41), (5, 5)], [0.0, 1.0]).epoch(0)) == [[1]]  # one is left out
+    assert ids(stream([(0, 0), (5, 5)]).epoch(0)) == [[1]]
 
 
 def test_collate_adds_the_special_tokens() -> None:
@@ -392,18 +361,6 @@ def test_the_tokens_of_any_pairs_in_any_order(
     assert list(zip(source.tolist(), target.tolist(), strict=True)) == expected
 
 
-def test_a_look_at_a_few_pairs_copies_no_column() -> None:
-    of_a_batch = PairLengths(table([(4, 9)] * 10_000, 100), max_length=LIMIT)
-    before = pyarrow.default_memory_pool()
-    counted = pyarrow.proxy_memory_pool(before)
-    pyarrow.set_memory_pool(counted)
-    try:
-        of_a_batch(np.array([7_777, 5]))
-    finally:
-        pyarrow.set_memory_pool(before)
-    assert (counted.max_memory() or 0) < 1_000
-
-
 def test_each_corpus_has_the_spread_of_its_own_draws() -> None:
     pairs = [(4, 9), (12, 1), (13, 1), (4, 9), (0, 5)]
     spreads = [(3, Spread(1.5, 0.25), Spread(2.0, 1.0)), (2, Spread(0.5, 0.0), Spread(1.0, 4.0))]
@@ -427,13 +384,6 @@ def test_each_corpus_has_the_spread_of_its_own_draws() -> None:
 def test_a_whole_table_at_once() -> None:
     source, target = lengths(table([(3, 4), (0, 7)], 1))
     assert (source.tolist(), target.tolist()) == ([4, 1], [5, 8])
-
-
-@pytest.mark.parametrize("rows", [0, 1])
-def test_no_places_have_no_tokens(rows: int) -> None:
-    whole = table([(3, 4)], 1).slice(0, rows)
-    source, target = PairLengths(whole, max_length=LIMIT)(np.zeros(0, dtype=np.int64))
-    assert len(source) == len(target) == 0
 
 
 @given(size=st.integers(1, 400), seed=st.tuples(st.integers(0, 2**40), st.integers(0, 99)))
@@ -461,7 +411,7 @@ def test_the_order_of_a_seed_never_changes() -> None:
     ]
 
 
-@pytest.mark.parametrize("size", [2, 3, 4, 5])
+@pytest.mark.parametrize("size", [2, 3, 4])
 def test_all_permutations_of_a_few_are_as_likely(size: int) -> None:
     """Chi-squared of 50 draws of each permutation; chance passes a limit once in a thousand."""
     count = math.factorial(size)
@@ -471,7 +421,7 @@ def test_all_permutations_of_a_few_are_as_likely(size: int) -> None:
     excess = sum((found[order] - 50) ** 2 / 50 for order in itertools.permutations(range(size))) / (
         count - 1
     )
-    assert excess < (11 if size == 2 else 4 if size == 3 else 2.2 if size == 4 else 1.5)
+    assert excess < (11 if size == 2 else 4 if size == 3 else 2.2)
 
 
 def test_neighbours_and_places_do_not_hang_together() -> None:

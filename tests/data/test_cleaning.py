@@ -24,7 +24,6 @@ from translate.data.cleaning import (
     Drops,
     clean,
     drop_overlap,
-    first_of_each,
     tidy,
 )
 from translate.data.corpus import KINDS
@@ -95,14 +94,6 @@ def test_duplicates_go_but_other_translations_stay(rules):
     kept, dropped = cleaned(pairs, rules)
     assert kept == pairs[:2]
     assert dropped == {"duplicate": 1}
-
-
-def test_null_switches_a_rule_off(rules):
-    off = rules.model_copy(
-        update={"max_characters": None, "length_ratio": None, "drop_identical": False}
-    )
-    pairs = [Pair("a" * 500, "b"), Pair("same", "same")]
-    assert cleaned(pairs, off)[0] == pairs
 
 
 texts = st.text("ab \n", max_size=60)
@@ -318,15 +309,3 @@ def test_what_is_told_and_what_is_kept_are_all_that_was_read(
         for pair in of_corpus:
             del lines[pair.line]  # fails for one that is told twice
         assert Counter(lines.values()) == kept[corpus]
-
-
-def test_without_a_listener_no_pair_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Drops, "_named", None)
-    drops = Drops("main")
-    drops.unwritten("empty", 0, Pair("", "x"))
-    table = write_pairs(tmp_path / "pairs", [Pair("a", "b")] * 3)
-    drops.of_table("duplicate", table, *first_of_each(table))
-    assert drops.counts == {"empty": 1, "duplicate": 2}
-    assert len(drops._unwritten) == 0

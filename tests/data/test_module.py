@@ -138,23 +138,9 @@ def test_pairs_longer_than_max_length_are_left_out(corpus: Callable[..., Corpus]
     assert ids == {i for i, length in enumerate(longest) if length <= limit}
 
 
-TOY = {
-    "kind": "toy", "source": "de", "target": "en", "attribution": None, "seed": 1,
-    "train": 60, "dev": 4, "test": 4, "min_words": 5, "max_words": 9, "allow_overlap": True,
-    "tag": None, "extra": None, "temperature": 1.0,
-    "max_length": 100, "tokens_per_batch": 200, "pool_batches": 2, "workers": 0,
-    "hold_out": {"dev": 4, "test": 4},
-    "cleaning": {
-        "replace": [], "max_characters": 1000, "length_ratio": 3.0, "ratio_slack": 10,
-        "drop_identical": True, "drop_duplicates": True,
-    },
-}  # fmt: skip
-UNIGRAM = {
-    "kind": "unigram", "joint": True, "vocab_size": 150, "hard_vocab_limit": False,
-    "character_coverage": 1.0, "byte_fallback": False, "normalization": "nmt_nfkc",
-    "train_sentences": 1000, "sampling": {"alpha": 0.0, "dropout": 0.0},
-}  # fmt: skip
-WORD = UNIGRAM | {"kind": "word", "vocab_size": 1000}
+TOY = node("data", "toy", train=60, dev=4, test=4, min_words=5, max_words=9)
+UNIGRAM = node("tokenizer", "unigram", vocab_size=150, hard_vocab_limit=False, byte_fallback=False)
+WORD = node("tokenizer", "word", vocab_size=1000)
 
 
 def test_gold_rows_by_hand() -> None:

@@ -50,12 +50,6 @@ def test_no_sentence_is_in_two_splits_and_no_pair_is_lost(pairs, seed, dev, test
     assert (len(items(taken["dev"])), len(items(taken["test"]))) == (dev, test)
 
 
-def test_a_sentence_with_a_non_joiner_is_that_with_a_space():
-    pairs = [Pair("می\u200cخوانم", "i read"), Pair("می خوانم", "i am reading"), Pair("c", "d")]
-    one, other, third = components(pairs)
-    assert one == other != third
-
-
 def slow_components(pairs):
     """Merge sets until nothing changes."""
     groups = [{sameness(pair.source), sameness(pair.target)} for pair in pairs]
@@ -94,6 +88,9 @@ def test_the_split_depends_on_the_seed_and_not_on_the_order_of_the_file():
 
 
 def test_a_sentence_is_the_same_however_its_characters_are_composed():
+    pairs = [Pair("می\u200cخوانم", "i read"), Pair("می خوانم", "i am reading"), Pair("c", "d")]
+    one, other, third = components(pairs)
+    assert one == other != third
     pairs = [
         Pair(unicodedata.normalize(form, f"Café {n}"), f"{form} {n}")
         for n in range(20) for form in ("NFC", "NFD")
@@ -141,6 +138,16 @@ def test_items_of_a_component_are_its_different_sentences(pairs):
     assert found.tolist() == expected
 
 
+def test_half_of_the_pairs_may_be_held_out_and_no_more():
+    pairs = table([Pair(f"a{n}", f"b{n}") for n in range(4)])
+    left, taken = take_components(pairs, {"dev": 1, "test": 1}, 0)
+    assert (len(left), len(taken["dev"]), len(taken["test"])) == (2, 1, 1)
+    with pytest.raises(UserError, match="half of the pairs must be left"):
+        take_components(pairs, {"dev": 2, "test": 1}, 0)
+    left, taken = take_components(pairs, {"test": 0}, 0)
+    assert (len(left), taken) == (4, {})
+
+
 def test_groups_are_taken_whole_and_by_name():
     pairs = [Pair(f"s{n}", f"t{n}", group=str(n % 3)) for n in range(9)]
     train, taken = take_groups(table(pairs), {"dev": [0], "test": ["2"]})
@@ -151,19 +158,6 @@ def test_groups_are_taken_whole_and_by_name():
         UserError, match=r"data.hold_out.dev: .* no group 7; its groups are 0, 1, 2"
     ):
         take_groups(table(pairs), {"dev": [7]})
-
-
-def test_half_of_the_pairs_may_be_held_out_and_no_more():
-    pairs = table([Pair(f"a{n}", f"b{n}") for n in range(4)])
-    left, taken = take_components(pairs, {"dev": 1, "test": 1}, 0)
-    assert (len(left), len(taken["dev"]), len(taken["test"])) == (2, 1, 1)
-    with pytest.raises(UserError, match="half of the pairs must be left"):
-        take_components(pairs, {"dev": 2, "test": 1}, 0)
-
-
-def test_zero_holds_nothing_out():
-    left, taken = take_components(table(grid(3)), {"test": 0}, 0)
-    assert (list(left), taken) == (grid(3), {})
 
 
 def slowly_taken(pairs, count, seed):

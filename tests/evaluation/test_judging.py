@@ -20,13 +20,12 @@ import torch
 from rich.console import Console
 
 from translate.errors import UserError
-from translate.evaluation.judging import Judging, likelihood, peak_memory, translate_and_score
+from translate.evaluation.judging import Judging, likelihood, translate_and_score
 from translate.evaluation.metrics import corpus_scores
 from translate.evaluation.report import (
     Comet,
     Likelihood,
     Report,
-    fingerprint,
     perplexity,
     read,
     write_figures,
@@ -129,14 +128,6 @@ def test_a_fault_in_judging_costs_no_translation(tmp_path: Path) -> None:
         read(tmp_path, "test")
 
 
-def test_memory_is_that_of_the_gpu_that_translates(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = {torch.device("cuda:1"): 3 * 2**20}
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device=None: held[device])
-    assert peak_memory(torch.device("cuda:1")).gpu == 3
-    assert peak_memory(torch.device("cpu")).gpu is None
-
-
 def test_counts_are_checked_before_anything_is_translated(tmp_path: Path) -> None:
     translator = Shouter()
     with pytest.raises(UserError, match=r"3 .* 2 items"):
@@ -152,11 +143,6 @@ def test_the_folder_is_checked_before_anything_is_translated(tmp_path: Path) -> 
     with pytest.raises(UserError, match=f"cannot write to {tmp_path / 'file'}: File exists"):
         run(tmp_path / "file", translator)
     assert translator.asked == []
-
-
-def test_fingerprints_tell_where_strings_end() -> None:
-    assert fingerprint([["a", "b"]]) != fingerprint([["a\nb"]]) != fingerprint([["a"], ["b"]])
-    assert fingerprint(["¿é"]) == fingerprint(["¿é"])
 
 
 def test_a_full_disk_keeps_the_old_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
