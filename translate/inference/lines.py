@@ -235,9 +235,6 @@ class CutLine:
             before += len(part.tokens)
 
 
-EMPTY = CutLine(("",), (), ())
-
-
 class Cutter:
     """Cuts lines into texts that a model can read.
 
@@ -266,7 +263,7 @@ class Cutter:
         """
         line = one_line(without_surrogates(line))
         if not has_text(line):
-            return EMPTY
+            return CutLine(("",), (), ())
         split = self._sentences and not whole
         texts = sentences(line, self._language) if split else [line]
         ids = self._ids(texts, asked=asked)
@@ -450,12 +447,9 @@ def _space(left: str, right: str) -> str:
     A space before a word and what opens one, but not in scripts without spaces, nor at the
     beginning of a line.
     """
-    if not left:
+    if not left or not right:
         return ""
-    edges = left[-1:] + right[:1]
-    wide = all(unicodedata.east_asian_width(edge) in "FW" for edge in edges)
-    return " " if right and (_in_word(right[0]) or _opens(right[0])) and not wide else ""
-
-
-def _opens(character: str) -> bool:
-    return unicodedata.category(character) in OPENING or character in {*INVERTED, '"', "'"}
+    first = right[0]
+    opens = unicodedata.category(first) in OPENING or first in {*INVERTED, '"', "'"}
+    wide = all(unicodedata.east_asian_width(edge) in "FW" for edge in (left[-1], first))
+    return " " if (_in_word(first) or opens) and not wide else ""

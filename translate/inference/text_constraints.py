@@ -65,11 +65,9 @@ def paired(
     pairs = itertools.zip_longest(each(lines), constraints)
     for number, (line, constraint) in enumerate(pairs, start=1):
         if line is None or constraint is None:
-            what = "prefixes or constraints"
-            more, less = ("lines", what) if constraint is None else (what, "lines")
             raise UserError(
-                f"there are more {more} than {less} ({number - 1}): line n of prefixes= and "
-                "constraints= is for line n of the input, and may be empty"
+                f"prefixes= and constraints= need a line for each of the input, and line {number} "
+                f"has no {'input' if line is None else 'constraint'}: it may be empty"
             )
         if not isinstance(constraint, TextConstraint):
             raise UserError(f"constraint {number} is {constraint!r}: give a TextConstraint")

@@ -287,9 +287,6 @@ class Dropout(nn.Module):
             return F.dropout(x, self.p)
         return _ByteDropout.apply(x, dropped)  # type: ignore[no-any-return, no-untyped-call]
 
-    def extra_repr(self) -> str:
-        return f"p={self.p}"
-
 
 class LayerDrop(nn.Module):
     """Dropout of whole layers in training, unscaled in use (Fan et al. 2020).
@@ -311,9 +308,6 @@ class LayerDrop(nn.Module):
             return left
         stays = torch.rand((), device=left.device) >= self.p
         return torch.where(stays, left, entered)
-
-    def extra_repr(self) -> str:
-        return f"p={self.p}"
 
 
 class Stack(nn.ModuleList, Generic[Layer]):

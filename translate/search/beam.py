@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -41,10 +41,8 @@ from translate.search.hypothesis import (
     Counts,
     Hypothesis,
     Nodes,
-    Rows,
     SearchConfig,
     Tree,
-    worth_leaving,
 )
 from translate.search.scoring import (
     PENALTIES,
@@ -103,7 +101,7 @@ class BeamConfig(BeamKeys):
 
 
 @dataclass(frozen=True)
-class Beam(Rows):
+class Beam:
     """The open hypotheses, best first, of the beams still in the batch: one a sentence, or groups.
 
     n is the widest beam among them; narrower ones end with DEAD rows.
@@ -151,6 +149,10 @@ class Beam(Rows):
             words=words,
             coverage=torch.zeros_like(words[:, None], dtype=torch.float32),
         )
+
+    def keep(self, places: Int[Tensor, "C"]) -> Beam:
+        """Return the beams at these places of the batch alone."""
+        return Beam(*(getattr(self, field.name)[places] for field in fields(self)))
 
 
 class Extensions(NamedTuple):
@@ -272,7 +274,7 @@ class Beams:
     def _search(
         self,
         model: Seq2Seq,
-        start: Progress[Beam],
+        start: Progress,
         asked: Asked,
         *,
         longest: int,
@@ -281,11 +283,11 @@ class Beams:
     ) -> None:
         """Take step after step, until nothing is left; at its limit every hypothesis ends."""
 
-        def again(progress: Progress[Beam]) -> tuple[Progress[Beam], StepRecord]:
+        def again(progress: Progress) -> tuple[Progress, StepRecord]:
             taken = self._take(model, progress, asked, None)
             return self._go_on(progress, taken, taken.alive.shape[1], asked), taken.shown
 
-        progress: Progress[Beam] | None = start
+        progress: Progress | None = start
         repeats = counts.late and not asked.rules  # whose histories grow
         while progress is not None and progress.length <= longest:
             live = counts.rows_to_compute(progress.open.totals.flatten() > DEAD)
@@ -329,7 +331,7 @@ class Beams:
     def _take(
         self,
         model: Seq2Seq,
-        progress: Progress[Beam],
+        progress: Progress,
         asked: Asked,
         live: Int[Tensor, "R"] | None,
     ) -> Taken:
@@ -457,9 +459,7 @@ class Beams:
         hopeless = totals / beam.longest_penalty[:, None] <= kept[:, -1:]
         return kept, totals.masked_fill((scores > DEAD) | hopeless, DEAD)
 
-    def _go_on(
-        self, progress: Progress[Beam], taken: Taken, widest: int, asked: Asked
-    ) -> Progress[Beam]:
+    def _go_on(self, progress: Progress, taken: Taken, widest: int, asked: Asked) -> Progress:
         """Go on with the best of what was extended, at most `widest` of each beam."""
         beam, extensions = progress.open, taken.extensions
         totals, order = taken.alive.topk(widest)
@@ -486,13 +486,14 @@ class Beams:
         )
 
     @staticmethod
-    def _without_ended(
-        progress: Progress[Beam], open_ones: Sequence[int], counts: Counts
-    ) -> Progress[Beam]:
-        """Leave out the beams that have ended, if it is worth it."""
-        if not worth_leaving(sum(map(bool, open_ones)), len(open_ones)):
-            return progress
+    def _without_ended(progress: Progress, open_ones: Sequence[int], counts: Counts) -> Progress:
+        """Leave out the beams that have ended, once they are a quarter.
+
+        To leave is to copy what is remembered of all that stay: as much work as a step of them.
+        """
         places = [place for place, count in enumerate(open_ones) if count]
+        if 4 * len(places) > 3 * len(open_ones):
+            return progress
         counts.keep(places)
         left = torch.tensor(places, device=counts.device)
         return replace(progress, open=progress.open.keep(left), state=progress.state.keep(left))

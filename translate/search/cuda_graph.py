@@ -12,7 +12,7 @@ import functools
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -27,14 +27,12 @@ FEWEST = 8  # tokens for which a graph is worth recording, which takes as long a
 RECORDING = threading.Lock()  # one at a time in a process
 FIRST = 32  # tokens that there is room for at first; later for as many as there were
 
-Open = TypeVar("Open")  # the open hypotheses, as a search holds them
-
 
 @dataclass(frozen=True)
-class Progress(Generic[Open]):
+class Progress:
     """The place of a search between two tokens."""
 
-    open: Open
+    open: Any  # the open hypotheses, as a search holds them
     state: DecoderState
     length: Number  # tokens of every open hypothesis
     nodes: Number  # in the tree
@@ -54,18 +52,18 @@ class StepRecord(NamedTuple):
         return StepRecord(Nodes(*numbers, *ranks), alignment, self.open.clone())
 
 
-TakeStep = Callable[[Progress[Open]], tuple[Progress[Open], StepRecord]]
+TakeStep = Callable[[Progress], tuple[Progress, StepRecord]]
 
 
 def replayed(
-    take: TakeStep[Open],
-    progress: Progress[Open],
+    take: TakeStep,
+    progress: Progress,
     *,
     beam: int,
     most: int,
     tree: Tree,
     counts: Counts,
-) -> Progress[Open] | None:
+) -> Progress | None:
     """Take up to `most` steps of states with `beam` hypotheses a sentence.
 
     Returns the same progress where no graph can be made, None if all have ended.
@@ -98,7 +96,7 @@ def _recording(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
-class Replay(Generic[Open]):
+class Replay:
     """A step that leads from `progress` to the next, in place.
 
     Tensors that a step hands on as they are, such as the source's, are not written. Those that it
@@ -108,11 +106,9 @@ class Replay(Generic[Open]):
     graph is recorded.
     """
 
-    def __init__(
-        self, take: TakeStep[Open], progress: Progress[Open], device: torch.device
-    ) -> None:
+    def __init__(self, take: TakeStep, progress: Progress, device: torch.device) -> None:
         self._take, self._start, self._device = take, progress, device
-        self.progress: Progress[Open] | None = None
+        self.progress: Progress | None = None
         self._graph: torch.cuda.CUDAGraph | None = None
         self._shown: StepRecord
 
@@ -127,7 +123,7 @@ class Replay(Generic[Open]):
         self._graph.replay()
         return self._shown.copied()  # which the next step writes over
 
-    def _recorded(self, progress: Progress[Open]) -> torch.cuda.CUDAGraph:
+    def _recorded(self, progress: Progress) -> torch.cuda.CUDAGraph:
         graph, stream, full = torch.cuda.CUDAGraph(), _recording(self._device), None
         # other threads may do with the GPU what cannot be recorded
         with RECORDING, torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
@@ -139,7 +135,7 @@ class Replay(Generic[Open]):
             raise full
         return graph
 
-    def _in_place(self, progress: Progress[Open]) -> StepRecord:
+    def _in_place(self, progress: Progress) -> StepRecord:
         before = tensors_in(progress)
         # a value of its own: caches are changed by a step
         after, shown = self._take(with_tensors(progress, before))

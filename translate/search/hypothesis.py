@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
-from typing import ClassVar, NamedTuple, Protocol, Self, runtime_checkable
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -102,15 +102,6 @@ class Search(Protocol):
             UserError: phrases that this search cannot promise, or more than the model reads; a
                 coverage penalty without attention; log-probabilities that are not finite.
         """
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Tensors that have a row for each sentence, beam or hypothesis still in the batch."""
-
-    def keep(self, places: Int[Tensor, "C"]) -> Self:
-        """Return the rows at these places of the batch alone."""
-        return type(self)(*(getattr(self, field.name)[places] for field in fields(self)))
 
 
 class Nodes(NamedTuple):
@@ -276,15 +267,6 @@ class Counts:
     def keep(self, places: Sequence[int]) -> None:
         """Note that only these stay in the batch."""
         self._stayed = places
-
-
-def worth_leaving(left: int, batch: int) -> bool:
-    """Tell whether those that have finished leave the batch, of which `left` go on.
-
-    To leave is to copy what is remembered of all that stay: as much work as a step of them. Until
-    a quarter has finished it is less to take them along.
-    """
-    return 4 * left <= 3 * batch
 
 
 def reached(device: torch.device) -> torch.cuda.Event:
