@@ -345,57 +345,6 @@ def test_given_test_text_in_a_given_dev_is_told(data, tokenizer, tmp_path, folde
     assert f"Suspicious: {told}" in render(report)
 
 
-@pytest.mark.parametrize("given", [False, True])
-@pytest.mark.parametrize("hold_out", [{"dev": 10, "test": 12}, {"dev": 1, "test": 0}])
-def test_kept_and_dropped_are_the_lines_read(data, tokenizer, tmp_path, folder, given, hold_out):
-    if given:
-        (folder / "test.de").write_text("die Zahl eins zwanzig.\nneu\nnoch neuer\n")
-        (folder / "test.en").write_text("x\nnew\nnewer still\n")
-    read = (folder / "train.de").read_text(encoding="utf-8").count("\n") + 2
-    for language in ("de", "en"):
-        with (folder / f"train.{language}").open("a", encoding="utf-8") as file:
-            file.write("gleich\n\n")
-    cleaning = data["cleaning"] | {"drop_duplicates": False}
-    changes = {"hold_out": hold_out, "cleaning": cleaning}
-    report = corpus_of(data | changes, tokenizer, cache=tmp_path).report
-    assert report["kept"] + sum(report["dropped"].values()) == read
-    assert report["dropped"]["overlap"] == (2 if given else 0)
-    kept = next(line for line in render(report).splitlines() if "kept" in line)
-    assert str(report["kept"]) in kept
-
-
-def test_pairs_that_held_out_items_merge_count_as_duplicates(data, tokenizer, tmp_path, folder):
-    for language in ("de", "en"):  # each pair twice
-        path = folder / f"train.{language}"
-        path.write_text(path.read_text(encoding="utf-8") * 2, encoding="utf-8")
-    cleaning = data["cleaning"] | {"drop_duplicates": False}
-    report = corpus_of(data | {"cleaning": cleaning}, tokenizer, cache=tmp_path).report
-    pairs = {name: split["pairs"] for name, split in report["splits"].items()}
-    assert report["kept"] == sum(pairs.values())
-    assert report["dropped"]["duplicate"] == pairs["dev"] + pairs["test"] > 0
-    assert report["kept"] + report["dropped"]["duplicate"] == 2 * 88
-
-
-def test_text_that_replace_changes_is_kept_apart_from_a_given_test(
-    data, tokenizer, tmp_path, folder
-):
-    for name, text in (
-        ("test.de", "die [Zahl] eins zwanzig.\n"), ("test.en", "new [words]\n"),
-        ("more.de", "new words\nweiter\n"), ("more.en", "neue Worte\nfurther\n"),
-    ):  # fmt: skip
-        (folder / name).write_text(text, encoding="utf-8")
-    more = {"source": str(folder / "more.de"), "target": str(folder / "more.en")}
-    cleaning = data["cleaning"] | {"replace": [[r"\[([^\]]*)\]", r"\1"]]}
-    data |= {"test": "test", "cleaning": cleaning, "extra": {"more": more}}
-    corpus = corpus_of(data, tokenizer, cache=tmp_path)
-    assert corpus.test["source"].to_pylist()[0] == "die [Zahl] eins zwanzig."  # as it was given
-    assert "die Zahl eins zwanzig." not in {
-        *corpus.train["source"].to_pylist(),
-        *corpus.dev["source"].to_pylist(),
-    }
-    assert "new words" not in corpus.train["source"].to_pylist()  # the target of test, as a source
-
-
 def test_no_sentence_of_a_group_is_held_out_by_number(tokenizer, tmp_path):
     """Every source of the book `b` is in the book `a`, too, otherwise translated."""
     rows = [f"{word} {n}\t{book} {n}\t{book}" for word, book in (("x", "a"), ("x", "b"), ("y", "c"))

@@ -85,15 +85,6 @@ def test_what_is_held_out_is_dropped_and_told(
     assert shown.count("dropped: overlap") == 2
 
 
-def test_a_quick_look_takes_in_every_corpus(
-    prepared: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    write(tmp_path, "back", [("warm a\x07", "a <b> warm"), ("warm b", "b are warm")])
-    told = "strange characters (extra.back 2)"
-    assert prepared().report["suspicious"] == [told]
-    assert f"{told}: run translate doctor with the same settings" in caplog.text
-
-
 def test_pieces_per_word_are_told_of_each_corpus_by_itself(
     prepared: Prepared, tmp_path: Path
 ) -> None:

@@ -41,7 +41,7 @@ Tell = Callable[[Dropped], None]
 class Drops:
     """Pairs that are left out of one corpus: `counts` by rule, and each pair goes to `tell`.
 
-    Memory holds numbers for each pair that is told, and nothing of those that are kept.
+    Memory holds numbers for each pair that is left out, and nothing of those that are kept.
     """
 
     def __init__(self, corpus: str, *, first_line: int = 1, tell: Tell | None = None) -> None:
@@ -216,8 +216,8 @@ def drop_overlap(
 ) -> tuple[PairTable, int]:
     """Return `train` without pairs that share a sentence with `held_out`, and their number.
 
-    `train` has gone through `rules.replace`; `held_out`, which may be as it was given, is looked
-    for as it is and as those rules would write it.
+    `train` has gone through `rules.replace`. `held_out`, which may not have, is looked for as it is
+    and as those rules would write it.
     """
     sources, targets = set(), set()
     for pair in chain(held_out, tidy(held_out, rules)):

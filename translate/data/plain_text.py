@@ -64,7 +64,7 @@ LINK = re.compile(r"([0-9]+)([-p?])([0-9]+)")
 def read_lines(
     file: str | Path | BinaryIO, *, strict: bool = False, tolerated: float = 1.0
 ) -> Iterator[str]:
-    r"""The lines of a file or a binary stream, plain or gzip (told by its first bytes), lazily.
+    r"""Yield the lines of a file or a binary stream, plain or gzip (known by its first bytes).
 
     One `\r` before the line's end and a byte-order mark at the start are dropped. Bytes that are
     not UTF-8 become U+FFFD with a warning that names the line; with `strict` they raise UserError

@@ -200,7 +200,6 @@ def evaluate_run(
         model_sha256=bundle.of_run(run).weights_sha256,
         judging=judging,
         read_sha256=read_sha256(run, decoding),
-        title=f"translating with {run.name}",
         page=page.render,
     )
 
@@ -236,7 +235,6 @@ def translate_and_score(
     model_sha256: str,
     judging: Judging,
     read_sha256: Mapping[str, str] = MappingProxyType({}),
-    title: str = "translating",
     page: Page | None = None,
 ) -> Report:
     """Translate a test set, score it, write the files of `report` and return it.
@@ -247,13 +245,12 @@ def translate_and_score(
         translator: translates the sources, and scores the references.
         test_set: sentences and references.
         folder: where the files go, made on demand.
-        command: what to type to get this again; recorded, as are the next two.
+        command: the arguments that repeat this; recorded, as are the next two.
         decoding: the settings of the search.
-        model_sha256: which weights these are.
-        judging: how the translations are judged.
+        model_sha256: of the weights.
+        judging: the settings of scoring.
         read_sha256: of what the translator was made of beside the model, by the key that names it.
-        title: of the progress bar.
-        page: makes the HTML report of it, if one is wanted.
+        page: makes the HTML report.
 
     Raises:
         UserError: nothing to score, counts that differ or a folder that cannot be written to, all
@@ -263,7 +260,7 @@ def translate_and_score(
     check_folder(folder)
     sources, references, tokenize = test_set.sources, test_set.references, judging.tokenize
     hypotheses: list[str] = []
-    with progress(title, total=len(sources)) as advance:
+    with progress("translating", total=len(sources)) as advance:
         start = time.perf_counter()
         for best, *_ in translator.stream(sources):
             hypotheses.append(best.text)

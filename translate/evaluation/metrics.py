@@ -295,14 +295,14 @@ def choose_tokenizer(
         build_bleu(tokenize)
         return tokenize
     code = re.split(r"[\W_]", language.strip().lower())[0]
-    own = TOKENIZERS.get(LANGUAGES.get(code, code))
-    if own is not None:
+    by_language = TOKENIZERS.get(LANGUAGES.get(code, code))
+    if by_language is not None:
         try:
-            build_bleu(own)
+            build_bleu(by_language)
         except UserError as error:
             log.warning("BLEU counts characters (tokenize=char): %s", error)
             return "char"
-        return own
+        return by_language
     if mostly_unspaced("".join(chain.from_iterable(references))):
         log.warning(
             "BLEU counts characters (tokenize=char): the references are in a script "

@@ -187,7 +187,7 @@ class Report:
 def write_hypotheses(split: str, hypotheses: Sequence[str], folder: Path) -> None:
     """Write `<split>.hyp` at once, so that no fault in scoring can lose the translations.
 
-    Until `write_figures` has followed, an older JSON does not vouch for it, and a reader is told.
+    Until `write_figures` has followed, an older JSON does not vouch for it: `read` raises.
 
     Raises:
         UserError: the folder cannot be written to.

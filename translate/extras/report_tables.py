@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
 
 from translate.evaluation.breakdown import TOO_SHORT, Bucket, Slice, too_short
 from translate.evaluation.metrics import METRICS
 from translate.evaluation.report import Report
 from translate.wording import counted, escaped
-
-if TYPE_CHECKING:  # rich at run time only where something is printed
-    from rich.console import Group
-    from rich.table import Table
 
 Rows = tuple[list[str], list[list[str]]]  # headings of a table, and the cells of each row
 
@@ -22,8 +21,6 @@ def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) ->
 
     No text is read as rich's markup, and none moves the terminal.
     """
-    from rich.table import Table
-    from rich.text import Text
 
     def literal(text: str) -> Text:
         return Text(escaped(text))
@@ -38,9 +35,6 @@ def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) ->
 
 def render(report: Report) -> Group:
     """The report as a rich renderable."""
-    from rich.console import Group
-    from rich.text import Text
-
     scores = table(f"{report.split}: {counted(report.items, 'item')}", *score_rows(report))
     signature = scores.columns[-1]
     signature.justify, signature.style = "left", "dim"
