@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 
-from translate import files
 from translate.errors import UserError
 from translate.files import (
     check_file,
@@ -48,20 +47,6 @@ def test_a_file_that_cannot_be_written_is_what_it_was(
         write(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(path.parent.iterdir()) == [path]
-
-
-def test_two_containers_that_write_one_file_do_not_meet(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Their processes may have the same number."""
-    path = tmp_path / "file"
-    with replacing(path) as first:
-        monkeypatch.setattr(files, "HERE", "elsewhere")
-        with replacing(path) as second:
-            second.write(b"second")
-        first.write(b"first")
-    assert path.read_bytes() == b"first"  # which ended last
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_full_disk_is_told_with_the_file_that_found_it_full(tmp_path: Path) -> None:
@@ -97,16 +82,6 @@ def test_a_link_is_written_through(tmp_path: Path) -> None:
     assert list(real.parent.iterdir()) == [real]
 
 
-def test_a_link_in_the_place_of_what_is_to_become_a_file_is_not_followed(tmp_path: Path) -> None:
-    precious, path = tmp_path / "precious", tmp_path / "text"
-    precious.write_bytes(b"theirs")
-    partial(path).symlink_to(precious)
-    with growing(path) as file:
-        file.write(b"ours")
-    assert (precious.read_bytes(), path.read_bytes()) == (b"theirs", b"ours")
-    assert not path.is_symlink()
-
-
 def test_a_file_that_another_process_is_writing_is_refused_and_stays_whole(tmp_path: Path) -> None:
     path = tmp_path / "out"
     partial(path).write_bytes(b"left by one that was killed")
@@ -118,24 +93,6 @@ def test_a_file_that_another_process_is_writing_is_refused_and_stays_whole(tmp_p
     with growing(path) as file:
         file.write(b"new")
     assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"new"]
-
-
-def test_a_file_that_another_finishes_just_before_it_is_locked_stays_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "out"
-    lock = fcntl.flock
-
-    def locked_late(handle: int, kind: int) -> None:
-        partial(path).replace(path)
-        lock(handle, kind)
-
-    monkeypatch.setattr(fcntl, "flock", locked_late)
-    partial(path).write_bytes(b"lines")
-    with pytest.raises(UserError, match="is being written by another process"):
-        growing(path).__enter__()
-    assert path.read_bytes() == b"lines"
-    assert [*tmp_path.iterdir()] == [path]
 
 
 def test_a_place_that_cannot_be_written_is_told_before_there_is_something_to_write(
@@ -155,12 +112,6 @@ def test_a_place_that_cannot_be_written_is_told_before_there_is_something_to_wri
     with pytest.raises(UserError, match="Read-only file system"):
         check_file(tmp_path / "new")
     check_file(Path(os.devnull))  # a device is written to as it is, wherever it lies
-
-
-def test_looking_whether_a_place_can_be_written_leaves_nothing_there(tmp_path: Path) -> None:
-    check_folder(tmp_path / "a" / "b")
-    check_file(tmp_path / "a" / "b" / "file")
-    assert [path.name for path in tmp_path.rglob("*")] == ["a", "b"]
 
 
 def test_what_a_killed_process_was_writing_is_removed_and_no_folder(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from translate.wording import nearest
 
 REFERENCE = re.compile(r"\$\{[\w.]+\}")
 STORED = "stored"  # the name under which a run's nodes stand beside the options of their group
-ABBREVIATED = {"lr": "learning_rate"}  # too short to be like the key that is meant
 # groups of which an experiment sets keys without being made for an option of them
 FREE = {"optimizer", "schedule", "search"}
 ENDS = frozenset({"max_steps", "max_epochs"})  # keys of `trainer` that a run is measured by
@@ -379,7 +377,8 @@ def _leave_out_misfits(
     for group in FREE & experiment.keys() & chosen.keys():
         node, keys = node_of(group, chosen[group]), experiment[group].keys()
         misfits = keys - node.keys()
-        if "learning_rate" in keys and node["kind"] != _kind_of(experiment, group):
+        meant = node_of(group, option_of(experiment, group))
+        if "learning_rate" in keys and node["kind"] != meant["kind"]:
             misfits.add("learning_rate")
         for key in misfits - {key.removeprefix(f"{group}.") for key in typed}:
             del values[group][key]
@@ -387,11 +386,6 @@ def _leave_out_misfits(
                 values[group][key] = node[key]
             left_out.append(f"{group}.{key}")
     return sorted(left_out)
-
-
-def _kind_of(experiment: Mapping[str, Any], group: str) -> str:
-    """Return the kind of the option that an experiment is made for."""
-    return str(node_of(group, option_of(experiment, group))["kind"])
 
 
 def _unplaced(node: Any) -> list[str]:
@@ -418,24 +412,17 @@ def _choose_end(
 
 def without_misfits(problems: Sequence[str], composition: Composition) -> list[str]:
     """Return the problems, with those of an experiment for another model in one line."""
-    experiment, model = (composition.choices.get(group, "") for group in ("experiment", "model"))
-    if experiment not in options("experiment") or model not in {STORED, *options("model")}:
-        return list(problems)  # one is not chosen, or is in a further folder
-    set_by_it, network = composition.of_experiment.get("model", {}), composition.values["model"]
-    if model == STORED:  # the network of init= has replaced what the experiment sets
-        misfits = [f"model.{key}" for key in set_by_it if key not in network]
-    else:
-        unknown = {line.split(" ")[0] for line in problems if " is not a key" in line}
-        misfits = [f"model.{key}" for key in set_by_it if f"model.{key}" in unknown]
-    meant = option_of(composition.of_experiment, "model")
-    if meant == model or not misfits:
+    of_experiment, choices = composition.of_experiment, composition.choices
+    unknown = {line.split(" ")[0] for line in problems if " is not a key" in line}
+    misfits = [
+        f"model.{key}" for key in of_experiment.get("model", {}) if f"model.{key}" in unknown
+    ]
+    meant = option_of(of_experiment, "model")
+    if not misfits or meant == choices["model"]:
         return list(problems)
-    others = _experiments_for(network.get("family") or node_of("model", model)["family"])
-    instead = f"; experiments for such a model: {', '.join(others)}" if others else ""
-    chosen = "the network of init=" if model == STORED else f"model={model}"
     return [
-        f"experiment={experiment} is for model={meant}, and {chosen} has no "
-        f"{', '.join(misfits)}{instead}",
+        f"experiment={choices['experiment']} is for model={meant}, and model={choices['model']} "
+        f"has no {', '.join(misfits)}: choose another experiment, or leave out model=",
         *(line for line in problems if line.split(" ")[0] not in misfits),
     ]
 
@@ -447,80 +434,35 @@ def option_of(experiment: Mapping[str, Any], group: str) -> str:
     return str(chosen.get(f"override /{group}") or _default_choices("train")[group])
 
 
-def _experiments_for(family: str) -> list[str]:
-    """Return the experiments for a family of models."""
-    made_for = {name: option_of(_experiment(name, None), "model") for name in options("experiment")}
-    return [name for name, model in made_for.items() if node_of("model", model)["family"] == family]
-
-
 def unknown_key(key: str, config: Mapping[str, Any], known: Sequence[str] = ()) -> str:
     """Return the line about a key that a configuration lacks, with what would be right.
 
     Args:
         known: keys beside those of the configuration.
     """
-    return f"{key} is not a key{_nearest_key(key, config, known)}"
-
-
-def unreadable(override: str, error: Exception) -> str:
-    """Return the line about an override whose value cannot be parsed."""
-    key, _, value = override.partition("=")
-    listed = value.startswith("[")
-    quoted, each = ('["…", "…"]', "each value") if listed else ('"…"', "the value")
-    return (
-        f"{override}: cannot be read ({first_line(error)}); quote both {each} and the whole "
-        f"argument: '{key}={quoted}'"
-    )
-
-
-def _nearest_key(key: str, config: Mapping[str, Any], known: Sequence[str]) -> str:
-    """Return what would be right in place of the first part of `key` that does not exist."""
     node: Any = config
     path, rest = [], key.split(".")
     while rest and isinstance(node, Mapping) and rest[0] in node:
         path.append(rest.pop(0))
         node = node[path[-1]]
     place = ".".join(path)
-    if rest and node is None:
-        return f": {place} is null; give it whole, '{place}={{{rest[0]}: …}}'"
     if not rest or not isinstance(node, Mapping):
-        return f": {place} is a value and holds no keys"
-    if owners := _options_with(path, rest[0]):
-        return f" of this {path[0]}, but one of {path[0]}={' or '.join(owners)}"
-    wanted, names = ABBREVIATED.get(rest[0], rest[0]), [*node, *([] if path else known)]
-    if not path and (deeper := _deeper(wanted, names, node)):
-        return f"; did you mean {' or '.join(deeper)}?"
-    return nearest(wanted, names, prefix="".join(f"{part}." for part in path))
+        return f"{key} is not a key: {place} holds none; give it whole, as {place}=VALUE"
+    if place in groups() and (owners := _options_with(place, rest[0])):
+        return f"{key} is not a key of this {place}, but one of {place}={' or '.join(owners)}"
+    if not path and (deeper := [full for full, _ in leaves(config) if full.endswith(f".{key}")]):
+        return f"{key} is not a key; did you mean {' or '.join(deeper)}?"
+    names = [*node, *([] if path else known)]
+    return f"{key} is not a key{nearest(rest[0], names, prefix=f'{place}.' if path else '')}"
 
 
-def _deeper(key: str, names: Sequence[str], config: Mapping[str, Any]) -> list[str]:
-    """Return the keys inside a configuration that are more like this one than its `names` are.
-
-    A key that the chosen option of a group lacks is likelier than one deep inside a node.
-    """
-    places: dict[str, list[str]] = {}
-    for path in _paths(config):
-        places.setdefault(path.rpartition(".")[2], []).append(path)
-    (like, *_) = [*difflib.get_close_matches(key, [*names, *places], n=1), ""]
-    if like in names:
-        return []
-    deeper = places.get(like, [])
-    if not any(place.count(".") == 1 for place in deeper):
-        for group in config:
-            if owners := _options_with([group], key):
-                return [f"{group}.{key}, of {group}={' or '.join(owners)}"]
-    return deeper
+def _options_with(group: str, key: str) -> list[str]:
+    """Return the options of a group that have the key."""
+    return [name for name in options(group) if key in node_of(group, name)]
 
 
-def _paths(node: Any, prefix: str = "") -> Iterator[str]:
-    """Yield every key of a configuration, behind the keys above it."""
-    for name, value in node.items() if isinstance(node, Mapping) else ():
-        yield f"{prefix}{name}"
-        yield from _paths(value, f"{prefix}{name}.")
-
-
-def _options_with(where: Sequence[str], key: str) -> list[str]:
-    """Return the options of a group that do have the key."""
-    if len(where) != 1 or where[0] not in groups():
-        return []
-    return [name for name in options(where[0]) if key in node_of(where[0], name)]
+def unreadable(override: str, error: Exception) -> str:
+    """Return the line about an override whose value cannot be parsed."""
+    key, _, value = override.partition("=")
+    quoted = '["…", "…"]' if value.startswith("[") else '"…"'
+    return f"{override}: cannot be read ({first_line(error)}); quote it: '{key}={quoted}'"

@@ -5,7 +5,6 @@ Whatever interrupts a write, a reader meets the whole old file or folder, or the
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import hashlib
 import json
@@ -13,7 +12,6 @@ import logging
 import os
 import shutil
 import socket
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -92,8 +90,6 @@ def _becoming(path: Path, temporary: Path, opened: Callable[[], BinaryIO]) -> It
         with naming(path), path.open("wb") as file:
             yield file
         return
-    if temporary.is_symlink():  # set there by somebody for us to follow
-        temporary.unlink()
     with naming(path), opened() as file:
         yield file
         file.flush()
@@ -104,9 +100,9 @@ def _becoming(path: Path, temporary: Path, opened: Callable[[], BinaryIO]) -> It
 
 def _opened_alone(path: Path) -> BinaryIO:
     """Open a file at its beginning, under a lock: another process's lines would be cut off."""
-    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
-    # under the lock, for another process may just have finished the file and renamed it
-    if not (_lock(file.fileno()) and _has_name(file, path)):
+    # a link that somebody else has set here is not followed
+    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+b")
+    if not _lock(file.fileno()):
         file.close()
         raise UserError(
             f"{path} is being written by another process: wait until it has ended, or name "
@@ -114,13 +110,6 @@ def _opened_alone(path: Path) -> BinaryIO:
         )
     file.truncate()
     return file
-
-
-def _has_name(file: BinaryIO, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 def _beside(path: Path, ending: str) -> Path:
@@ -259,11 +248,8 @@ def present(folder: Path, marker: str) -> Path | None:
     """Return the place of a folder of this name, known by a file in it; None if there is none.
 
     It may still be set aside, when `replace_folder` died between its two renames.
-
-    Raises:
-        OSError: the folder may not be looked into, or its name is too long.
     """
-    places = (place for place in (folder, _aside(folder)) if _is_file(place / marker))
+    places = (place for place in (folder, _aside(folder)) if (place / marker).is_file())
     return next(places, None)
 
 
@@ -294,16 +280,6 @@ def new_folder(folder: Path, *, prefix: str) -> Iterator[Path]:
         sync(folder.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _is_file(path: Path) -> bool:
-    """Do as `Path.is_file`, which from Python 3.14 on hides that a path cannot be looked at."""
-    try:
-        return stat.S_ISREG(path.stat().st_mode)
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.ENAMETOOLONG):
-            raise
-        return False
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:

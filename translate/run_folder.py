@@ -190,15 +190,7 @@ def paths_in(value: str) -> list[str]:
     exists = os.path.exists  # of a name that is too long too, which a Path refuses
     while parts:
         sizes = range(len(parts), 0, -1)
-        most = next((n for n in sizes if exists(at_home(",".join(parts[:n])))), 1)
+        most = next((n for n in sizes if exists(",".join(parts[:n]))), 1)
         paths.append(",".join(parts[:most]))
         parts = parts[most:]
     return paths
-
-
-def at_home(path: str) -> str:
-    """Replace a ~ in front as a shell would; an unknown user's stays."""
-    try:
-        return str(Path(path).expanduser()) if path.startswith("~") else path
-    except RuntimeError:
-        return path

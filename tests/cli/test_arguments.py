@@ -109,7 +109,9 @@ def test_what_looks_like_a_key_is_never_a_sentence(argument: str) -> None:
     assert split(TEXT, ["--", argument]).sentences == (argument,)
 
 
-@pytest.mark.parametrize("sentence", ["https://a.de/?a=b", "2x=4", "größe=3", "is this = that"])
+@pytest.mark.parametrize(
+    "sentence", ["https://a.de/?a=b", "runs/toy-seed=1", "2x=4", "größe=3", "is this = that"]
+)
 def test_text_with_an_equals_sign_is_a_sentence(sentence: str) -> None:
     assert split(TEXT, [sentence]).sentences == (sentence,)
 

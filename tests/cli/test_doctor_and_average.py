@@ -90,18 +90,6 @@ def test_findings_are_told_and_kept_where_nothing_can_be_advised(
     assert found["advice"] is None
 
 
-def test_no_piece_is_learnt_from_a_line_that_training_drops(
-    program, corpus, tmp_path: Path
-) -> None:
-    for name, words in (("train.de", "ja "), ("train.en", "yes ")):
-        with (tmp_path / name).open("a", encoding="utf-8") as file:
-            file.write(f"{words * 900}\n")
-    done = program("doctor", *corpus, "data.cleaning.max_characters=1000")
-    assert done.status == 0, done.err
-    (length,) = re.findall(r"data\.max_length=(\d+)", done.out)
-    assert int(length) < 50
-
-
 def test_a_place_for_the_findings_is_looked_for_before_the_text_is_read(
     program, corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,14 +147,10 @@ def test_preparing_begins_with_a_short_look(program, corpus, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["average"], "run=PATH is missing"),
         (["average", "run=x", "checkpoints=all"], "checkpoints = 'all': write last_5 or best_5"),
-        (["average", "run=x", "checkpoints=last3"], "'last3': write last_3 or best_3"),
-        (["average", "run=x", "checkpoints=best_0"], "checkpoints = 'best_0'"),
         (["average", "run=x", "output=."], "output=. exists: name another folder"),
         (["average", "run=nowhere"], "nowhere does not exist: give the folder of a run"),
         (["average", "run=.."], ".. has kept 0 checkpoints, but averaging needs 5"),
-        (["doctor", "data=toy", "lines=-1"], "lines = -1: must be greater"),
         (["doctor", "data=files"], "data.source is missing"),
         (["doctor", "data=toy", "json=."], "cannot write .: it is a folder"),
     ],

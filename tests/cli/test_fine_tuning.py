@@ -13,24 +13,24 @@ from translate.cli.arguments import Job
 from translate.cli.train import folder
 
 
-def network(program, *arguments: str) -> dict[str, object]:
-    done = program("train", "data=toy", *arguments, "-c", "job", "-p", "model")
+def node(program, group: str, *arguments: str) -> dict[str, object]:
+    done = program("train", "data=toy", *arguments, "-c", "job")
     assert done.status == 0, done.err
-    return dict(yaml.safe_load(done.out))
+    return dict(yaml.safe_load(done.out)[group])
 
 
 def test_the_network_is_that_of_the_bundle_unless_one_is_chosen(program, trained: Path) -> None:
-    assert network(program, f"init={trained}")["d_model"] == 16
-    assert network(program, f"init={trained}/bundle", "model.dropout=0.3")["dropout"] == 0.3
-    assert network(program, f"init={trained}", "model=transformer")["d_model"] == 256
+    assert node(program, "model", f"init={trained}")["d_model"] == 16
+    assert node(program, "model", f"init={trained}/bundle", "model.dropout=0.3")["dropout"] == 0.3
+    assert node(program, "model", f"init={trained}", "model=transformer")["d_model"] == 256
 
 
 def test_an_experiment_chooses_no_network_in_place_of_the_bundles(program, trained: Path) -> None:
     toy = (f"init={trained}", "experiment=toy")
-    stored = network(program, f"init={trained}")
-    assert network(program, *toy) == stored
-    assert network(program, *toy, "model.dropout=0.3") == {**stored, "dropout": 0.3}
-    chosen = network(program, *toy, "model=transformer")
+    stored = node(program, "model", f"init={trained}")
+    assert node(program, "model", *toy) == stored
+    assert node(program, "model", *toy, "model.dropout=0.3") == {**stored, "dropout": 0.3}
+    chosen = node(program, "model", *toy, "model=transformer")
     assert (chosen["d_model"], chosen["dropout"]) == (128, 0.05)
 
 
@@ -43,19 +43,6 @@ def test_what_the_bundles_network_does_not_use_is_not_refused_as_if_it_had_been_
     typed = program(*toy, "model.window=3")
     assert typed.status == 2
     assert typed.err.startswith("translate: error: model.window has no effect while")
-
-
-def test_an_experiment_for_another_family_than_the_bundles_is_told_as_such(
-    program, trained: Path
-) -> None:
-    done = program("train", "data=toy", f"init={trained}", "experiment=toy_rnn", "run=other")
-    assert done.status == 2
-    assert done.err.startswith(
-        "translate: error: experiment=toy_rnn is for model=rnn_bahdanau, and the network of init= "
-        "has no model.embedding_size, "
-    )
-    transformers = "demo, multi30k, toy, vaswani2017_base, vaswani2017_big"
-    assert done.err.endswith(f"; experiments for such a model: {transformers}\n")
 
 
 @pytest.fixture
@@ -87,12 +74,6 @@ def test_a_smaller_vocabulary_takes_over_the_pieces_it_shares(
     assert "nowhere does not exist: check the path" in nothing.err
 
 
-def tokenizer(program, *arguments: str) -> dict[str, object]:
-    done = program("train", "data=toy", *arguments, "-c", "job", "-p", "tokenizer")
-    assert done.status == 0, done.err
-    return dict(yaml.safe_load(done.out))
-
-
 def test_the_vocabulary_is_that_of_the_bundle_unless_something_of_one_is_chosen(
     program, trained: Path, tmp_path: Path
 ) -> None:
@@ -100,11 +81,11 @@ def test_the_vocabulary_is_that_of_the_bundle_unless_something_of_one_is_chosen(
     kept = str(tmp_path / "origin" / "bundle")
     before = yaml.safe_load((trained / "config.yaml").read_text("utf-8"))["tokenizer"]
     for given in ([], ["experiment=toy"], ["tokenizer.sampling.alpha=0.2"]):
-        found = tokenizer(program, "init=origin", *given)
+        found = node(program, "tokenizer", "init=origin", *given)
         assert (found["pretrained"], found["kind"]) == (kept, before["kind"])
-    assert tokenizer(program, "init=origin/bundle")["pretrained"] == kept
+    assert node(program, "tokenizer", "init=origin/bundle")["pretrained"] == kept
     for given in (["tokenizer=bpe"], ["tokenizer.vocab_size=99"]):
-        assert tokenizer(program, "init=origin", *given)["pretrained"] is None
+        assert node(program, "tokenizer", "init=origin", *given)["pretrained"] is None
 
 
 def test_a_run_with_the_vocabulary_of_another_needs_it_no_more(
@@ -151,12 +132,6 @@ def test_a_vocabulary_that_does_not_fit_is_refused(
     )  # fmt: skip
     assert done.status == 1
     assert told in done.err
-
-
-def test_a_place_without_a_vocabulary_is_refused(program, small: list[str]) -> None:
-    done = program("prepare", "tokenizer.pretrained=nowhere", *small[:6], small[-1])
-    assert done.status == 1
-    assert "tokenizer.pretrained = nowhere: there is no source.spm; name a run" in done.err
 
 
 def test_what_a_call_that_failed_began_from_holds_for_the_next_with_another_key(

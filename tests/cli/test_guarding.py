@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,7 +15,7 @@ from translate.compose import config_dir
 from translate.extras.shortlist_search import Shortlist, ShortlistSearch
 from translate.inference import translator
 from translate.inference.guard import Guard, GuardConfig
-from translate.search import DiverseBeamSearch, Search, read
+from translate.search import Search, read
 from translate.search.constraints import NO_RULES
 
 NATIVE = {"engine": "native"}
@@ -79,23 +78,14 @@ def test_the_limits_can_be_changed(program, run: str) -> None:
     assert "lost {x}" not in done.err
 
 
-@pytest.mark.parametrize("kind", ["greedy", "beam", "diverse", "sample"])
-def test_the_second_search_can_be_any(program, run: str, kind: str) -> None:
-    done = program("text", run, f"search@guard.again={kind}", "search=greedy", "der Hund")
-    assert done.status == 0, done.err
-
-
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
         (["guard=strict"], "guard"),
-        (["guard.loop_times=1"], "guard.loop_times = 1: must be greater than or equal to 2"),
         (["guard.protect=[urls]"], "guard.protect.0 = 'urls': must be 'url'"),
-        (["guard.again.beam_size=0"], "guard.again.beam_size = 0: must be greater than 0"),
         (["guard.again.n_best=9"], "guard.again.n_best = 9 is more than the beam size"),
         (["guard.again.kind=bean"], "guard.again.kind = 'bean': no such kind; did you mean"),
         (["search@guard.again=greedy", "guard.again.alpha=2"], "guard.again.alpha"),
-        (["split=sentence"], "split = 'sentence': must be 'sentences' or 'none'"),
     ],
 )
 def test_slips_are_told(program, run: str, arguments, line) -> None:
@@ -167,12 +157,6 @@ def test_the_second_search_has_the_shortlist_of_the_first() -> None:
     assert again.shortlist is shortlist
 
 
-def test_the_second_search_gives_as_many_whatever_its_groups() -> None:
-    again = second({"n_best": 7})
-    assert isinstance(again, DiverseBeamSearch)
-    assert again._groups * again._width == 9
-
-
 @pytest.mark.parametrize(
     ("first", "again", "both"),
     [
@@ -187,21 +171,3 @@ def test_the_second_search_keeps_the_rules_of_both(first, again, both) -> None:
     asked = NO_RULES.model_dump() | first
     assert second({"rules": asked}, **again).rules == NO_RULES.model_copy(update=both)
     assert second({}, **again).rules == NO_RULES.model_copy(update=again)
-
-
-def test_confidence_needs_test_sentences(program, run: str, monkeypatch) -> None:
-    corpus = SimpleNamespace(test=None)
-    monkeypatch.setattr(
-        "translate.evaluation.test_sets.corpus_of_run", lambda *_, **__: (corpus, None)
-    )
-    done = program("calibrate", run)
-    assert done.status == 1
-    assert "has none: choose a corpus that has some with data=" in done.err
-
-
-def test_a_second_search_that_cannot_make_phrases_is_told_first(program, run, tmp_path) -> None:
-    phrases = tmp_path / "phrases"
-    phrases.write_text("red house\n", encoding="utf-8")
-    done = program("text", run, "search@guard.again=diverse", f"constraints={phrases}", "x")
-    assert done.status == 2
-    assert "guard.again.kind = diverse" in done.err

@@ -43,7 +43,3 @@ def test_what_is_wrong_is_told(program, run: str, arguments, line) -> None:
     done = program(command, run, *others)
     assert done.status != 0
     assert line in done.err
-
-
-def test_the_run_has_to_be_named(program) -> None:
-    assert "run=PATH is missing" in program("shortlist").err

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from translate.cli.streams import Advance, constraints_in, lines_done, lines_out, output_problems
+from translate.cli.streams import Advance, lines_done, lines_out, output_problems
 from translate.data import progress
 from translate.data.plain_text import read_lines
 
@@ -66,23 +66,6 @@ def test_a_file_has_its_name_when_all_lines_are_written(tmp_path: Path, name: st
     assert [each.name for each in tmp_path.iterdir()] == [name]
 
 
-def test_what_fails_before_the_first_line_leaves_nothing(tmp_path: Path, caplog) -> None:
-    with pytest.raises(KeyboardInterrupt), lines_out({"output": str(tmp_path / "text")}):
-        raise KeyboardInterrupt
-    assert not list(tmp_path.iterdir())
-    assert not caplog.messages
-
-
-def test_a_link_to_the_output_stays(tmp_path: Path) -> None:
-    (tmp_path / "there").mkdir()
-    link = tmp_path / "link"
-    link.symlink_to(tmp_path / "there" / "text")
-    with lines_out({"output": str(link)}) as write:
-        write("mine")
-    assert link.is_symlink()
-    assert (tmp_path / "there" / "text").read_text("utf-8") == "mine\n"
-
-
 def test_what_a_stopped_command_has_left_can_be_read_but_not_into_its_own_place(
     text: Path, tmp_path: Path
 ) -> None:
@@ -90,13 +73,6 @@ def test_what_a_stopped_command_has_left_can_be_read_but_not_into_its_own_place(
     (problem,) = output_problems({"input": str(kept), "output": output})
     assert problem.startswith(f"output={output} would overwrite input=, which is the same file")
     assert not output_problems({"input": str(kept), "output": f"{output}.rest"})
-
-
-def test_a_link_into_no_folder_is_told_before(tmp_path: Path) -> None:
-    link = tmp_path / "link"
-    link.symlink_to(tmp_path / "missing" / "text")
-    (problem,) = output_problems({"output": str(link)})
-    assert problem == f"output={link} cannot be written: name a file in an existing folder"
 
 
 class Terminal(io.StringIO):
@@ -159,12 +135,3 @@ def test_no_bar_stands_between_what_a_person_reads_or_types(text: Path, shown, t
     with lines_done(there, []):
         pass
     assert shown == [1]
-
-
-def test_lines_are_counted_without_a_word_of_their_bytes(text: Path, caplog) -> None:
-    text.write_bytes(b"\xff\n\xfe\n")
-    constraints = text.with_name("constraints")
-    constraints.write_text("ein\n\n", encoding="utf-8")
-    verbatim = {"input": str(text), "constraints": str(constraints)}
-    assert len(list(constraints_in(verbatim))) == 2
-    assert not caplog.messages

@@ -16,7 +16,6 @@ from translate.cli.commands import COMMANDS
 from translate.cli.composing import launch, swept_keys
 from translate.cli.train import check, folder
 from translate.errors import JobFailedError, UsageError, UserError
-from translate.inference.forcing import TooLongError
 
 SEARCH = ["data=toy", "run=r", "--multirun", "hydra/sweeper=dev_bleu", "hydra.sweeper.n_trials=6"]
 # Optuna 2, which Hydra's plugin asks for, is older than the SQLAlchemy below it and warns of itself
@@ -108,23 +107,6 @@ def test_the_other_runs_of_a_sweep_are_trained_before_a_failure_is_told() -> Non
     assert (seen, str(failed.value.__cause__)) == ([1, 2], "this one failed")
 
 
-def test_a_pair_too_long_for_one_run_ends_no_other() -> None:
-    seen: list[int] = []
-
-    def job(job: Job) -> None:
-        seen.append(job.config["seed"])
-        if job.config["seed"] == 1:
-            raise TooLongError({0: 9}, 8)
-
-    with pytest.raises(JobFailedError):
-        launch(
-            COMMANDS["train"],
-            split(COMMANDS["train"].syntax(), ["data=toy", "-m", "seed=1,2"]),
-            job,
-        )
-    assert seen == [1, 2]
-
-
 def test_a_sweep_with_a_wrong_job_begins_none() -> None:
     command, begun = COMMANDS["train"], list[Job]()
     sweep = ["data=toy", "-m", "model.num_heads=4,3,8", "model.norm=pre,wrong"]  # d_model 256
@@ -182,12 +164,6 @@ def test_a_sweep_does_not_train_again_what_is_finished(program, tmp_path: Path) 
     assert "was started with another configuration (model.dropout: 0.1 → 0.4)" in done.err
 
 
-def test_findings_of_a_sweep_are_not_one_file(program) -> None:
-    done = program("doctor", "--multirun", "data=toy", "data.seed=1,2", "json=f, =")
-    assert done.status == 2
-    assert "--multirun and json=f, =: each job would overwrite the output" in done.err
-
-
 def test_a_bundle_in_a_run_stands_for_the_run(
     program, run: str, trained: Path, tmp_path: Path
 ) -> None:
@@ -200,10 +176,3 @@ def test_a_bundle_in_a_run_stands_for_the_run(
     shutil.copytree(trained / "bundle", tmp_path / "alone" / "bundle")  # and no run around it
     assert program("evaluate", "run=alone/bundle", *files).status == 0
     assert (tmp_path / "alone" / "bundle" / "evaluation" / "bundled.json").is_file()
-
-
-def test_a_finished_run_is_not_swept(program, run: str) -> None:
-    done = program("evaluate", run, "--multirun", "search.beam_size=1,2")
-    assert (
-        done.err == "translate: error: --multirun is an option of train, prepare and doctor alone\n"
-    )

@@ -6,7 +6,7 @@ import json
 import logging
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Protocol
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple,
 from pydantic import Field, PositiveInt
 
 from translate.cli.arguments import file_name
-from translate.cli.options import TARGET, Device, PathOption, SplitOptions
+from translate.cli.options import DEVICE, TARGET, Device, PathOption, SplitOptions
 from translate.data.pairs import in_order
 from translate.data.plain_text import Gold, Link, read_links, to_line
 from translate.errors import UserError
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ALIGNER = "translate.extras.attention_maps:Aligner"
-
-LONGEST_WORDS = 8  # letters on the mean: in scripts without spaces, words are shorter
 
 OPTIONS = ("target", "layer", "head", "method", "threshold")  # that links depend on
 USAGE = """\
@@ -130,7 +128,7 @@ class AlignOptions(SplitOptions):
     reverse: PathOption | None = Field(
         None, description="a run that translates the opposite way, to link in the second direction"
     )
-    device: Device = Field("auto", description="auto, cpu, cuda, cuda:1 or mps")
+    device: Device = DEVICE
     tokens_per_batch: PositiveInt = Field(
         4096, description="tokens of the longer side, padding included, that are aligned at once"
     )
@@ -154,44 +152,44 @@ def run(options: AlignOptions) -> None:
     from translate.cli.streams import lines_out
     from translate.data.progress import progress
 
-    folder = Path(options.run)
-    method, threshold = options.method, options.threshold
     forward, backward = aligners(options)
     task = own_files(options) or split_of_run(options)
-    task = task._replace(name="-".join([task.name, *typed_options(options)]))
-    _tell_unparted("source", task.sources)
-    _tell_unparted("target", task.targets)
-    linker = linkers(threshold=threshold)[method]
-    out, kept = dict(options.verbatim), folder / "evaluation"
-    ending = ending_of(task, kept)
-    if "input" not in out:
-        out.setdefault("output", str(kept / f"{task.name}{ending}.links"))
+    # typed options are in the names of files, so that they replace no others' files
+    typed = [f"{key}={getattr(options, key)}" for key in OPTIONS if key in options.typed]
+    typed += ["reverse"] if options.reverse is not None else []
+    name = "-".join(filter(None, [task.name, file_name(typed)]))
+    runs = {"model": options.run, "reverse": options.reverse}
+    sha256 = {key: of_run(run).weights_sha256 for key, run in runs.items() if run is not None}
+    sha256 |= {"sources": fingerprint(task.sources), "references": fingerprint(task.targets)}
+    folder = Path(options.run) / "evaluation"
+    figures = name_in(
+        folder, f"{name}.alignment", own=task.own,
+        sources_sha256=sha256["sources"], references_sha256=sha256["references"],
+    )  # fmt: skip
+    out = dict(options.verbatim)
+    if options.input is None:
+        ending = figures.removeprefix(f"{name}.alignment")
+        out.setdefault("output", str(folder / f"{name}{ending}.links"))
     if task.gold is not None:  # as a split always has: else nothing is written there
-        kept.mkdir(parents=True, exist_ok=True)
-    found: list[frozenset[Link]] = []
+        folder.mkdir(parents=True, exist_ok=True)
+    weights = forward(task.sources, task.targets)
+    both: Iterable[tuple[Float[np.ndarray, "T S"], Float[np.ndarray, "S T"]]]
+    if backward is None:
+        both = ((matrix, matrix.T) for matrix in weights)
+    else:
+        both = zip(weights, backward(task.targets, task.sources), strict=True)
+    linker = linkers(threshold=options.threshold)[options.method]
+    links: list[frozenset[Link]] = []
     with progress("aligning", total=len(task.sources)) as advance, lines_out(out) as put:
-        for weights in both_directions(task, forward, backward):
-            found.append(linker(*weights))
-            put(to_line(found[-1]))
+        for directions in both:
+            links.append(linker(*directions))
+            put(to_line(links[-1]))
             advance(1)
     if task.gold is not None:
-        chosen = asdict(forward.head) | {"method": method, "target": options.target}
-        limit = {"threshold": threshold} if method == "threshold" else {}
-        path = kept / f"{task.name}.alignment{ending}.json"
-        score(task, found, path, chosen | limit, models(options))
-
-
-def _tell_unparted(side: str, sentences: Sequence[str]) -> None:
-    """Links count words between white space, so that a Chinese sentence may be a single one."""
-    from translate.data.plain_text import mostly_unspaced, words
-
-    text = " ".join(sentences)
-    if mostly_unspaced(text) and len(words(text)) > LONGEST_WORDS * len(text.split()):
-        log.warning(
-            "the %s is in a script without spaces, but alignment takes words to be "
-            "separated by spaces: put spaces between its words first, or whole sentences "
-            "will be linked", side,
-        )  # fmt: skip
+        settings = asdict(forward.head) | {"method": options.method, "target": options.target}
+        if options.method == "threshold":
+            settings["threshold"] = options.threshold
+        score(links, task.gold, folder / f"{figures}.json", settings, sha256)
 
 
 def aligners(options: AlignOptions) -> tuple[Aligner, Aligner | None]:
@@ -236,29 +234,6 @@ def wanted_head(
     return taught.layer, head or taught.head
 
 
-def both_directions(
-    task: Task, forward: Aligner, backward: Aligner | None
-) -> Iterator[tuple[Float[np.ndarray, "T S"], Float[np.ndarray, "S T"]]]:
-    """The weights of each pair from target to source, and from source to target."""
-    weights = forward(task.sources, task.targets)
-    if backward is None:
-        return ((matrix, matrix.T) for matrix in weights)
-    return zip(weights, backward(task.targets, task.sources), strict=True)
-
-
-def typed_options(options: AlignOptions) -> list[str]:
-    """Return the typed options for the names of files, so that they replace no others' files."""
-    typed = [f"{key}={getattr(options, key)}" for key in OPTIONS if key in options.typed]
-    typed += ["reverse"] if options.reverse is not None else []
-    return [file_name(typed)] if typed else []
-
-
-def models(options: AlignOptions) -> dict[str, str]:
-    """Return the SHA-256 of the weights that the links are read from."""
-    runs = {"model": options.run, "reverse": options.reverse}
-    return {name: of_run(run).weights_sha256 for name, run in runs.items() if run is not None}
-
-
 def own_files(options: AlignOptions) -> Task | None:
     """Read the files `input=`, `reference=` and `gold=`; None where none are named."""
     if options.input is None:
@@ -288,45 +263,30 @@ def split_of_run(options: AlignOptions) -> Task:
     return Task(options.split, is_own_corpus(run, options.data), sources, targets, gold)
 
 
-def _fingerprints(task: Task) -> dict[str, str]:
-    return {"sources": fingerprint(task.sources), "references": fingerprint(task.targets)}
-
-
-def ending_of(task: Task, folder: Path) -> str:
-    """The ending that keeps the files of these sentences apart from others of the same name."""
-    texts, name = _fingerprints(task), f"{task.name}.alignment"
-    return name_in(
-        folder, name, own=task.own,
-        sources_sha256=texts["sources"], references_sha256=texts["references"],
-    ).removeprefix(name)  # fmt: skip
-
-
 def score(
-    task: Task,
-    found: Sequence[frozenset[Link]],
+    links: Sequence[frozenset[Link]],
+    gold: Sequence[Gold],
     path: Path,
-    options: dict[str, Any],
-    models: Mapping[str, str],
+    settings: Mapping[str, Any],
+    sha256: Mapping[str, str],
 ) -> None:
-    """Tell how good the links are, and keep the figures, with what they are about."""
-    assert task.gold is not None
+    """Log how good the links are, and write the figures with the origin of the links."""
     scores = alignment_error_rate(
-        [gold.sure for gold in task.gold], [gold.possible for gold in task.gold], found
+        [each.sure for each in gold], [each.possible for each in gold], links
     )
     counts = {
-        "pairs": len(found),
-        "links": sum(map(len, found)),
-        "sure": sum(len(gold.sure) for gold in task.gold),
-        "possible": sum(len(gold.possible) for gold in task.gold),
+        "pairs": len(links),
+        "links": sum(map(len, links)),
+        "sure": sum(len(each.sure) for each in gold),
+        "possible": sum(len(each.possible) for each in gold),
     }
-    sha256 = {
-        **models,
-        **_fingerprints(task),
-        "links": digest(as_lines([to_line(links) for links in found])),
-        "gold": fingerprint([[sorted(gold.sure), sorted(gold.possible)] for gold in task.gold]),
+    digests = {
+        **sha256,
+        "links": digest(as_lines([to_line(each) for each in links])),
+        "gold": fingerprint([[sorted(each.sure), sorted(each.possible)] for each in gold]),
     }
     command = shlex.join(["translate", *sys.argv[1:]])
-    figures = asdict(scores) | counts | options | {"command": command, "sha256": sha256}
+    figures = {**asdict(scores), **counts, **settings, "command": command, "sha256": digests}
     # a path in the command may hold bytes that are no UTF-8; Python escapes them as JSON
     write(path, (json.dumps(figures, indent=2) + "\n").encode())
     log.info(

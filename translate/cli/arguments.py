@@ -7,7 +7,8 @@ commas, `=` or `${`, must not be read so. The rules, in order:
 2. `run=…`, `input=…`, `output=…` and the other keys that a command takes verbatim: as they stand,
    each once unless it is `repeatable`.
 3. A leading dash: a flag, or a sentence if there is a space (`- ¿Quién es?`).
-4. `name=…` or `name.name=…`, with hyphens or brackets too: a setting. Where there is no such key,
+4. `name=…` or `name.name=…`, with hyphens and brackets, or with slashes (`runs/toy-seed=1`, which
+   has both, is a run): a setting. Where there is no such key,
    that is an error: a slip in a key must not come back translated. As a sentence, `x=1` stands
    after `--`.
 5. Anything else: a sentence (for `compare`, a run), or an error for a command that takes none.
@@ -23,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from translate.errors import UsageError
-from translate.run_folder import at_home, paths_in
+from translate.run_folder import paths_in
 from translate.wording import nearest, shortened
 
-SETTING = re.compile(r"(?P<sign>\+{0,2}|~)[A-Za-z_][\w./@:\[\]-]*=", re.ASCII)
+SETTING = re.compile(r"(?P<sign>\+{0,2}|~)[A-Za-z_]([\w.@:\[\]-]*|[\w./@:]*)=", re.ASCII)
 
 # the flags of commands that Hydra composes, under each of their names
 MULTIRUN, SHOW, FOLDER = "--multirun", "--cfg", "--config-dir"
@@ -169,11 +170,19 @@ def _as_typed(syntax: Syntax, name: str, value: str) -> str:
     if name in syntax.texts:
         return value
     if name not in syntax.lists:
-        return at_home(value)
-    paths = [at_home(path.strip()) for path in paths_in(value)]
+        return _at_home(value)
+    paths = [_at_home(path.strip()) for path in paths_in(value)]
     if "" in paths:
         raise UsageError(f"{name}={value}: a path is missing between its commas")
     return ",".join(paths)
+
+
+def _at_home(path: str) -> str:
+    """Replace a ~ in front as a shell would; an unknown user's stays."""
+    try:
+        return str(Path(path).expanduser()) if path.startswith("~") else path
+    except RuntimeError:
+        return path
 
 
 def _flag(syntax: Syntax, name: str) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, PositiveInt
 
 from translate.cli.options import (
+    DEVICE,
     TARGET,
     Device,
     Group,
@@ -110,7 +111,7 @@ class AttendOptions(Options):
     search: Annotated[Any, Group(check=search_problems)] = Field(
         None, description="how to search; default: as stored in the run"
     )
-    device: Device = Field("auto", description="auto, cpu, cuda, cuda:1 or mps")
+    device: Device = DEVICE
 
     def contradictions(self) -> Iterator[str]:
         if len(self.sentences) != 1:

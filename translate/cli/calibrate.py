@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, PositiveInt
 
-from translate.cli.options import CorpusOptions, Device, Group, PathOption, search_problems
+from translate.cli.options import DEVICE, CorpusOptions, Device, Group, PathOption, search_problems
 from translate.errors import UserError
 from translate.names import on_demand
 
@@ -41,7 +41,7 @@ class CalibrateOptions(CorpusOptions):
     search: Annotated[Any, Group(check=search_problems)] = Field(
         None, description="how to search; default: as stored in the run"
     )
-    device: Device = Field("auto", description="auto, cpu, cuda, cuda:1 or mps")
+    device: Device = DEVICE
     tokens_per_batch: PositiveInt | None = Field(
         None,
         description="source tokens, padding included, translated at once; null: 8192, on a GPU "

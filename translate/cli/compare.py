@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from translate.cli.arguments import Arguments, whole_run
-from translate.cli.options import Device, PathOption, Sentences, TestSetOptions
+from translate.cli.options import DEVICE, Device, PathOption, Sentences, TestSetOptions
 from translate.errors import UsageError
 from translate.names import on_demand
 
@@ -56,7 +56,7 @@ class CompareOptions(TestSetOptions):
         description="the folder of the page and the JSON; default: evaluation/ in the first run; "
         "what is missing of a run that cannot be written to is put in a folder there",
     )
-    device: Device = Field("auto", description="auto, cpu, cuda, cuda:1 or mps")
+    device: Device = DEVICE
     tokens_per_batch: PositiveInt | None = Field(
         None,
         description="source tokens, padding included, translated at once; null: 8192, on a GPU "

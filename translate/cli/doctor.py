@@ -12,7 +12,7 @@ from pydantic import Field, NonNegativeInt
 
 from translate.cli.arguments import Arguments, Job
 from translate.cli.commands import Command
-from translate.cli.options import Folder, Group, Options, PathOption, cache_folder
+from translate.cli.options import CACHE, Folder, Group, Options, PathOption
 from translate.config import problems
 from translate.names import on_demand
 from translate.nodes import group_problems
@@ -52,11 +52,7 @@ class DoctorOptions(Options):
         None, alias="json", description="a file to write all findings to, with all their lines"
     )
     lines: NonNegativeInt = Field(5, description="how many lines of each finding to show")
-    cache: Folder = Field(
-        default_factory=cache_folder,
-        description="the folder of downloads and prepared corpora: data, or what the variable "
-        "TRANSLATE_CACHE names",
-    )
+    cache: Folder = CACHE
 
 
 def main(command: Command, arguments: Arguments) -> None:

@@ -17,7 +17,7 @@ USAGE = """\
   translate models group=model    # one of them
 
 Each line is GROUP=OPTION, as translate train takes it: translate train model=rnn_luong data=toy.
-To see what an option sets: translate train model=rnn_luong -c job --package model
+To see what an option sets: translate train model=rnn_luong --help
 """
 
 ORDER = [

@@ -100,9 +100,12 @@ def marks_of(field: FieldInfo) -> list[Any]:
     return [*field.metadata, *chain(*inner)]
 
 
-def cache_folder() -> str:
-    """Return the folder of downloads and prepared corpora."""
-    return os.environ.get("TRANSLATE_CACHE", "data")
+DEVICE: Any = Field("auto", description="auto, cpu, cuda, cuda:1 or mps")
+CACHE: Any = Field(
+    default_factory=lambda: os.environ.get("TRANSLATE_CACHE", "data"),
+    description="the folder of downloads and prepared corpora: data, or what the variable "
+    "TRANSLATE_CACHE names",
+)
 
 
 class Options(Node):
@@ -282,11 +285,7 @@ class CorpusOptions(Options):
     tokenizer: Annotated[Any, Group()] = Field(
         None, description="how it is cut into pieces; default: as stored in the run"
     )
-    cache: Folder = Field(
-        default_factory=cache_folder,
-        description="the folder of downloads and prepared corpora: data, or what the variable "
-        "TRANSLATE_CACHE names",
-    )
+    cache: Folder = CACHE
 
 
 class SplitOptions(CorpusOptions):
@@ -386,7 +385,7 @@ class TranslatingOptions(Options):
         description="float32 or bf16, the numbers to compute with: bf16 is faster on GPUs, with "
         "AMX, and on AMD CPUs with AVX512-BF16; null: those of the weights",
     )
-    device: Device = Field("auto", description="auto, cpu, cuda, cuda:1 or mps")
+    device: Device = DEVICE
     tokens_per_batch: PositiveInt | None = Field(
         None,
         description="source tokens, padding included, translated at once, by all workers together; "

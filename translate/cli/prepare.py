@@ -12,7 +12,7 @@ from pydantic import Field
 
 from translate.cli.arguments import Arguments, Job
 from translate.cli.commands import Command
-from translate.cli.options import Folder, Group, Options, PathOption, cache_folder
+from translate.cli.options import CACHE, Folder, Group, Options, PathOption
 from translate.cli.streams import lines_out, output_problems
 from translate.config import problems
 from translate.data.cleaning import Dropped, Tell
@@ -69,11 +69,7 @@ class PrepareOptions(Options):
     show: Literal["modifiers"] | None = Field(
         None, description="modifiers: print examples of pairs as data.modifiers changes them"
     )
-    cache: Folder = Field(
-        default_factory=cache_folder,
-        description="the folder of downloads and prepared corpora: data, or what the variable "
-        "TRANSLATE_CACHE names",
-    )
+    cache: Folder = CACHE
 
 
 def main(command: Command, arguments: Arguments) -> None:

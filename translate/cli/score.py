@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pydantic import Field, PositiveInt
 
-from translate.cli.options import TARGET, Device, Options, PathList, PathOption
+from translate.cli.options import DEVICE, TARGET, Device, Options, PathList, PathOption
 from translate.errors import UserError
 from translate.vocabulary import EOS
 from translate.wording import counted
@@ -45,7 +45,7 @@ class ScoreOptions(Options):
         None, description="a file for the scores; default: standard output"
     )
     target: str | None = Field(None, description=TARGET)
-    device: Device = Field("auto", description="auto, cpu, cuda, cuda:1 or mps")
+    device: Device = DEVICE
     tokens_per_batch: PositiveInt = Field(
         4096, description="tokens of the longer side, padding included, scored at once"
     )

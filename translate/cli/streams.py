@@ -131,10 +131,8 @@ def output_problems(verbatim: Mapping[str, str], key: str = "output") -> list[st
     path = partial(Path(target))  # what it is until it is whole
     if target == "-":
         return []
-    if Path(target).is_dir() or not path.parent.is_dir():
-        return [f"{key}={target} cannot be written: name a file in an existing folder"]
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        return [f"{key}={target} cannot be written: name a file where you may write"]
+    if Path(target).is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        return [f"{key}={target} cannot be written: name a file in a folder that you may write to"]
     return [
         f"{key}={target} would overwrite {name}=, which is the same file: name another file"
         for name, source in verbatim.items()

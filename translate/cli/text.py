@@ -13,6 +13,7 @@ from pydantic import Field
 from translate.cli.options import Group, PathOption, Sentences, TextOption, TranslatingOptions
 from translate.config import problems
 from translate.data.plain_text import json_line
+from translate.machine import threads_restored
 from translate.vocabulary import EOS
 
 if TYPE_CHECKING:
@@ -122,15 +123,9 @@ class TextOptions(TranslatingOptions):
                     yield f"{place}.kind = {node['kind']}: constraints= needs {choice}=beam"
 
 
+@threads_restored()  # an engine may set others than its caller has
 def run(options: TextOptions) -> None:
     """Translate every line."""
-    from translate.machine import threads_restored
-
-    with threads_restored():  # an engine may set others than its caller has
-        _translate(options)
-
-
-def _translate(options: TextOptions) -> None:
     from translate.cli import streams
     from translate.inference.translator import load
 
@@ -159,9 +154,9 @@ def _translate(options: TextOptions) -> None:
         need_alignment=as_json,
         constraints=constraints,
     )
-    watch = Watch()
     several = options.search.get("n_best", 1) > 1 and options.mbr is None
     numbered = options.scores or several
+    number = mended = flagged = 0
     with (
         closing(translations),  # its workers too, whatever happens to the output
         streams.lines_done(verbatim, sentences) as advance,
@@ -169,7 +164,8 @@ def _translate(options: TextOptions) -> None:
     ):
         pairs = zip(translations, sources, strict=True)
         for number, (n_best, source) in enumerate(pairs, start=1):
-            watch.see(n_best[0])
+            mended += bool(n_best[0].mended)
+            flagged += bool(n_best[0].flags)
             advance(1)
             if as_json:
                 write(_as_json(source, model.tokenizers, n_best))
@@ -177,58 +173,42 @@ def _translate(options: TextOptions) -> None:
             for translation in n_best if numbered else n_best[:1]:
                 front = f"{number}\t{translation.score:.4f}\t" if numbered else ""
                 write(front + translation.text)
-    everything_shown = as_json or options.engine != "native"  # which has no JSON
-    watch.tell("" if everything_shown else ": format=json has them all")
+    if number > 1 and (mended or flagged):
+        shown = as_json or options.engine != "native"  # which has no JSON
+        log.warning(
+            "of %d lines, improved by translating them again: %d, may be wrong: %d%s",
+            number, mended, flagged, "" if shown else ": format=json has them all",
+        )  # fmt: skip
 
 
-class Watch:
-    """A count of the lines that the guard had something to say about."""
-
-    def __init__(self) -> None:
-        self.lines = self.mended = self.flagged = 0
-
-    def see(self, best: Translation) -> None:
-        """Take the best translation of the next line into account."""
-        self.lines += 1
-        self.mended += bool(best.mended)
-        self.flagged += bool(best.flags)
-
-    def tell(self, hint: str) -> None:
-        """Say how many of several lines there were, if there were any, and how to see which."""
-        if self.lines > 1 and (self.mended or self.flagged):
-            log.warning(
-                "of %d lines, improved by translating them again: %d, may be wrong: %d%s",
-                self.lines, self.mended, self.flagged, hint,
-            )  # fmt: skip
-
-
-def _as_json(source: str, tokenizers: Tokenizers, found: list[Translation]) -> str:
-    """A line that holds everything known of the translations of `source`."""
+def _as_json(source: str, tokenizers: Tokenizers, translations: list[Translation]) -> str:
+    """Return a line with everything known of the translations of `source`."""
     ids = [*tokenizers.source.encode(source), EOS]
     return json_line(
         {
             "source": source,
             "source_pieces": tokenizers.source.pieces(ids),
-            "translations": [_fields(one, len(ids)) for one in found],
+            "translations": [_fields(one, len(ids)) for one in translations],
         }
     )
 
 
-def _fields(found: Translation, source_pieces: int) -> dict[str, object]:
-    """One translation; with its confidence, if there is any."""
-    columns = 0 if found.alignment is None else found.alignment.shape[-1]
+def _fields(translation: Translation, source_pieces: int) -> dict[str, object]:
+    """Return what is written of a translation; its confidence only if there is any."""
+    columns = 0 if translation.alignment is None else translation.alignment.shape[-1]
     # a part of the line that nobody sees was not read
-    alignment = found.alignment if columns == source_pieces else None
-    sure = {} if found.confidence is None else {"confidence": round(found.confidence, 4)}
+    alignment = translation.alignment if columns == source_pieces else None
+    confidence = translation.confidence
+    sure = {} if confidence is None else {"confidence": round(confidence, 4)}
     return {
-        "text": found.text,
-        "score": found.score,
-        "log_prob": found.log_prob,
+        "text": translation.text,
+        "score": translation.score,
+        "log_prob": translation.log_prob,
         **sure,
-        "flags": found.flags,
-        "mended": found.mended,
-        "pieces": found.tokens,
-        "piece_log_probs": found.token_log_probs,
+        "flags": translation.flags,
+        "mended": translation.mended,
+        "pieces": translation.tokens,
+        "piece_log_probs": translation.token_log_probs,
         "alignment": _rounded(alignment),
     }
 

@@ -6,7 +6,7 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -18,7 +18,7 @@ from pydantic import Field
 
 from translate.cli.arguments import Arguments, Job, file_name
 from translate.cli.commands import Command
-from translate.cli.options import Folder, Group, Options, PathOption, cache_folder
+from translate.cli.options import CACHE, Folder, Group, Options, PathOption
 from translate.compose import STORED, is_choice, key_of
 from translate.errors import UsageError, UserError
 from translate.wording import counted, install
@@ -101,11 +101,7 @@ class TrainOptions(Options):
         None, description="length of training, validation, precision, devices"
     )
     seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(1, description="of everything random")
-    cache: Folder = Field(
-        default_factory=cache_folder,
-        description="the folder of downloads and prepared corpora: data, or what the variable "
-        "TRANSLATE_CACHE names",
-    )
+    cache: Folder = CACHE
 
 
 SEARCH = "hydra/sweeper=dev_bleu"  # conf/hydra/sweeper/dev_bleu.yaml
@@ -127,34 +123,24 @@ def main(command: Command, arguments: Arguments) -> None:
         log.info("%ssettings from %s/config.yaml", "other " if chosen else "", run)
         begin(_with_origin(arguments), check=check_begun, begun=begun)
     elif init:
-        _refuse_the_default_corpus(arguments, chosen)
+        if not (chosen & {"data", "experiment"} or arguments.shows):
+            raise UsageError(
+                "init= says what to begin from, not what to train on: give data= or experiment= "
+                "(translate models lists them)"
+            )
         origin = of_run(init)
         completed = _with_stored_vocabulary(arguments, init, origin.tokenizers)
         if "model" not in chosen:
             completed = completed.beginning_with([f"model={STORED}"])
         begin(completed, check=check, stored={"model": origin.config.model})
     else:
-        _refuse_resuming_nothing(arguments)
+        # a slip in run= must not begin another training, on the corpus that is the default
+        if run and not (chosen or arguments.multirun or arguments.shows):
+            raise UsageError(
+                f"there is no run to resume in {run}: check run=; a new run needs experiment= or "
+                "data= (translate models lists them)"
+            )
         begin(arguments, check=check)
-
-
-def _refuse_resuming_nothing(arguments: Arguments) -> None:
-    """A slip in run= must not begin another training, on the corpus that is the default."""
-    new = any(map(is_choice, arguments.overrides))
-    if "run" in arguments.verbatim and not (new or arguments.multirun or arguments.shows):
-        raise UsageError(
-            f"there is no run to resume in {arguments.verbatim['run']}: check run=; a new run "
-            "needs experiment= or data= (translate models lists them)"
-        )
-
-
-def _refuse_the_default_corpus(arguments: Arguments, chosen: Set[str]) -> None:
-    """Refuse the default corpus: whoever goes on with a model means a certain text."""
-    if not (chosen & {"data", "experiment"} or arguments.shows):
-        raise UsageError(
-            "init= says what to begin from, not what to train on: give data= or experiment= "
-            "(translate models lists them)"
-        )
 
 
 def _begun_config(run: str) -> dict[str, Any]:
@@ -263,13 +249,11 @@ def _chosen_name(job: Job) -> str:
     chosen = job.choices
     name = chosen.get("experiment")
     if init := job.verbatim.get("init"):
-        return f"{name or chosen['data']}-{_name_of(Path(init))}"
+        origin = Path(init).absolute()
+        if origin.name == "bundle":  # is called after its run
+            origin = origin.parent
+        return f"{name or chosen['data']}-{origin.name}"
     return name or f"{chosen.get('data', 'run')}-{chosen.get('model', '')}".strip("-")
-
-
-def _name_of(init: Path) -> str:
-    """A run's bundle is called after the run."""
-    return init.absolute().parent.name if init.name == "bundle" else init.absolute().name
 
 
 def _is_finished(run: Path, config: dict[str, Any]) -> bool:
@@ -310,11 +294,8 @@ def _score_of_finished(job: Job, run: Path, config: dict[str, Any]) -> float:
 
 
 def _refuse_sweeper(arguments: Arguments) -> None:
-    """A search without what searches, or for the worst."""
+    """Refuse a search for the lowest score, and one without Optuna."""
     if "hydra/sweeper=optuna" in arguments.overrides:
         raise UsageError(f"hydra/sweeper=optuna would look for the lowest score: write {SEARCH}")
-    if SEARCH not in arguments.overrides:
-        return
-    plugin = find_spec("hydra_plugins") and find_spec("hydra_plugins.hydra_optuna_sweeper")
-    if find_spec("optuna") is None or plugin is None:
+    if SEARCH in arguments.overrides and find_spec("optuna") is None:
         raise UsageError(f"{SEARCH} needs Optuna: {install('optuna')}")

@@ -10,6 +10,7 @@ from pydantic import Field, PositiveInt
 
 from translate import config as schema
 from translate.cli.options import (
+    DEVICE,
     Device,
     PathOption,
     TestSetOptions,
@@ -46,7 +47,7 @@ class VerifyOptions(TestSetOptions):
         None,
         description="the folder that translate evaluate wrote to; default: evaluation/ in the run",
     )
-    device: Device = Field("auto", description="auto, cpu, cuda, cuda:1 or mps")
+    device: Device = DEVICE
     tokens_per_batch: PositiveInt | None = Field(
         None,
         description="source tokens, padding included, translated at once; null: 8192, on a GPU "
