@@ -38,15 +38,6 @@ def test_a_query_sees_itself_and_what_came_before() -> None:
     assert mask.dtype == torch.bool
 
 
-def test_masks_are_made_where_they_are_used() -> None:
-    meta = torch.device("meta")
-    assert causal_mask(3, meta).device == meta
-    assert padding_mask(torch.tensor([1], device=meta), 2).device == meta
-    assert window_around(torch.tensor([1.0], device=meta), 2, 1).device == meta
-    mask = added_to_scores(torch.ones(2, dtype=torch.bool, device=meta), torch.float64)
-    assert (mask.device, mask.dtype) == (meta, torch.float64)
-
-
 def test_what_is_hidden_gets_minus_infinity() -> None:
     mask = added_to_scores(torch.tensor([[True, False]]), torch.bfloat16)
     assert mask.dtype == torch.bfloat16

@@ -26,14 +26,6 @@ def test_off_at_inference_and_at_rate_zero() -> None:
     assert Dropout(0.0)(x) is x
 
 
-@pytest.mark.parametrize(("rate", "dropped"), [(0.003, 1), (0.997, 255)])
-def test_a_rate_near_the_ends_drops_some_and_keeps_some(rate: float, dropped: int) -> None:
-    torch.manual_seed(0)
-    y = Dropout(rate)(torch.ones(400_000))
-    assert abs((y == 0).float().mean().item() - dropped / 256) < 0.001
-    torch.testing.assert_close(y.max(), torch.tensor(256 / (256 - dropped)))
-
-
 @pytest.mark.parametrize("rate", [0.001, 0.999])
 def test_a_rate_that_no_byte_tells_is_exact(rate: float) -> None:
     torch.manual_seed(0)
@@ -49,8 +41,3 @@ def test_every_byte_is_uniform_whatever_its_place_in_a_draw() -> None:
     deviation = (counts - 10_000 / 256) / (10_000 / 256) ** 0.5
     assert deviation.abs().max() < 5
     assert (deviation**2).mean() < 1.2  # χ² over its degrees of freedom
-
-
-def test_any_number_of_elements() -> None:
-    for count in (0, 1, 7, 8, 9):
-        assert Dropout(0.5)(torch.ones(count)).shape == (count,)

@@ -35,11 +35,6 @@ class Looking(Seq2Seq):
         raise NotImplementedError
 
 
-def test_numbers_count_from_one_and_the_default_head_is_the_mean() -> None:
-    assert choose_head(Looking(), layer=3, head=2) == AttentionHead(3, 2)
-    assert choose_head(Looking(), layer=3, head=None) == AttentionHead(3, None)
-
-
 @pytest.mark.parametrize(("layers", "chosen"), [(1, 1), (2, 2), (3, 2), (6, 5)])
 def test_the_default_layer_is_the_last_of_few_and_the_last_but_one_of_many(
     layers: int, chosen: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from translate.attention.masks import padding_mask
 from translate.attention.scores import SCORES
-from translate.models.rnn import RNN, RNNConfig, Score
+from translate.models.rnn import RNN, RNNConfig
 
 EXACT = {"rtol": 0.0, "atol": 1e-12}
 OPTIONS = SMALL | {
@@ -48,10 +48,6 @@ def test_the_encoder_has_a_width_of_its_own(options: dict[str, Any]) -> None:
     assert [*memory.states.shape] == [*source.shape, 16]
     assert [*state.recurrent[0].shape] == [1, 2, 8]
     assert learns(model)
-
-
-def test_every_score_can_be_chosen() -> None:
-    assert get_args(Score) == tuple(SCORES)
 
 
 def decoder_runs(model: RNN) -> int:
