@@ -163,6 +163,27 @@ def test_a_worker_that_dies_is_noticed() -> None:
     assert not isinstance(error.value, OSError)  # a broken pipe would pass for our reader's
 
 
+HANDLED = """
+import signal
+from translate.inference.batches import Workers
+signal.signal(signal.SIGTERM, lambda *_: None)  # as a server that ends when it is ready to
+for _ in range(3):
+    try:
+        with Workers(2, str) as workers:
+            workers.map([lambda: 0, 1])  # cannot be sent: the block ends right after the fork
+    except Exception as error:
+        print(type(error).__name__)
+"""
+
+
+def test_a_handler_that_only_takes_note_keeps_no_worker_alive() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HANDLED], timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert len(done.stdout.split()) == 3
+
+
 KILLED = """
 import os, signal
 from translate.inference.batches import Workers
