@@ -20,6 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from translate.attention.masks import padding_mask
 from translate.errors import UserError
+from translate.extras.fine_tuning import NEW, fits, transfer
 from translate.models import registry
 from translate.models.seq2seq import Dropout, LayerDrop, Seq2Seq
 from translate.models.state_tensors import (
@@ -31,7 +32,6 @@ from translate.models.state_tensors import (
     without_room,
 )
 from translate.search import BeamConfig, BeamSearch, GreedyConfig, GreedySearch
-from translate.training.fine_tuning import NEW, fits, transfer
 from translate.vocabulary import EOS, PAD
 
 WORDS = 11

@@ -12,16 +12,17 @@ from typing import Any
 
 import pytest
 import torch
+from training_runs import before_step
 
 from translate.data.tokenizer import Tokenizer, Tokenizers, train_tokenizer
 from translate.errors import UserError
+from translate.extras.fine_tuning import NEW, Origin, find_origin, origins, transfer
 from translate.inference import bundle
 from translate.inference.bundle import Bundle
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
 from translate.training import records
 from translate.training.checkpoints import LastCheckpoint
-from translate.training.fine_tuning import NEW, Origin, find_origin, origins, transfer
 from translate.training.run import Interrupted, train
 from translate.training.settings import TrainingConfig
 from translate.training.step import TranslationTask
@@ -146,27 +147,25 @@ def first(config: Config, tmp_path: Path) -> Path:
     return tmp_path / "first"
 
 
-def in_first_step(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, torch.Tensor]]:
-    """The weights that runs have at their first steps."""
-    seen: list[dict[str, torch.Tensor]] = []
-    original = TranslationTask.training_step
+def begun_from(seen: list[dict[str, torch.Tensor]]) -> Any:
+    """Collect the weights that runs have at their first steps."""
 
-    def training_step(self: TranslationTask, batch: Any, batch_idx: int) -> Any:
-        if batch_idx == 0:
-            seen.append({k: v.clone() for k, v in self.model.state_dict().items()})
-        return original(self, batch, batch_idx)
+    def look(task: TranslationTask, batch: Any, step: int) -> None:
+        if step == 0:
+            seen.append({name: w.clone() for name, w in task.model.state_dict().items()})
 
-    monkeypatch.setattr(TranslationTask, "training_step", training_step)
-    return seen
+    return before_step(look)
 
 
 def test_a_run_begins_from_another_and_goes_on_from_itself(
-    config: Config, tmp_path: Path, first: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, tmp_path: Path, first: Path
 ) -> None:
-    seen, run = in_first_step(monkeypatch), tmp_path / "run"
+    seen: list[dict[str, torch.Tensor]] = []
+    run = tmp_path / "run"
     before: Bundle = bundle.load(first / "bundle")
     settings = config(*SHORT, "seed=9")
-    train(settings, run, init=str(first))
+    with begun_from(seen):
+        train(settings, run, init=str(first))
     (beginning,) = seen
     for name, weight in before.model.state_dict().items():  # the same text has the same pieces
         assert torch.equal(beginning[name], weight), name
@@ -178,7 +177,6 @@ def test_a_run_begins_from_another_and_goes_on_from_itself(
     train(settings, run, init=str(run / ".." / first.relative_to(tmp_path)))  # spelt otherwise
     settings["trainer"]["max_steps"] = 4
     train(settings, run)
-    assert len(seen) == 1
     assert records.read(run)["init"] == record
     settings["trainer"]["max_steps"] = 5
     with pytest.raises(UserError, match=r"was started from .*first/bundle, not from .*elsewhere"):
@@ -196,7 +194,8 @@ def test_a_run_from_nothing_does_not_go_on_from_a_bundle(
 def test_stopped_before_the_first_checkpoint_it_begins_from_the_same_again(
     config: Config, tmp_path: Path, first: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen, run, settings = in_first_step(monkeypatch), tmp_path / "run", config(*SHORT, "seed=9")
+    seen: list[dict[str, torch.Tensor]] = []
+    run, settings = tmp_path / "run", config(*SHORT, "seed=9")
     with monkeypatch.context() as patch:
         patch.setattr(
             LastCheckpoint, "on_train_start", lambda *_: os.kill(os.getpid(), signal.SIGINT)
@@ -207,7 +206,8 @@ def test_stopped_before_the_first_checkpoint_it_begins_from_the_same_again(
     other = shutil.copytree(run, tmp_path / "other")
     train(config(*SHORT, "seed=8"), other)  # no word of another run
     assert records.read(other)["init"] is None
-    train(settings, run)
+    with begun_from(seen):
+        train(settings, run)
     expected = bundle.load(first / "bundle").model.state_dict()
-    assert seen
-    assert all(torch.equal(seen[-1][name], weight) for name, weight in expected.items())
+    (beginning,) = seen
+    assert all(torch.equal(beginning[name], weight) for name, weight in expected.items())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from training_runs import numbers
 
 from translate.attention.masks import padding_mask
 from translate.data.batching import Batch
@@ -144,28 +144,6 @@ def test_a_step_learns_the_guided_loss_by_its_weight_for_each_token(
     torch.testing.assert_close(guided.training_step(batch, 0) * NOMINAL_TOKENS, expected)
 
 
-def test_two_batches_weigh_what_one_of_both_does(config: Config) -> None:
-    """However few of a sentence's words have a link."""
-    options = config(*THREE, "model.dropout=0.0")
-    corpus = prepared(options)
-    guided = task(options, built(options, corpus))
-    batch = first_batch(corpus)
-    assert batch.gold is not None
-    batch.gold[0, 1:] = 0
-
-    def loss(rows: slice) -> Tensor:
-        part = {name: x[rows] for name, x in batch._asdict().items() if isinstance(x, Tensor)}
-        counts = {
-            f"{side}_tokens": int(part[f"{side}_lengths"].sum()) for side in ("source", "target")
-        }
-        found = guided.losses(batch._replace(**part, **counts), CrossEntropy(0.0)).guided
-        assert found is not None
-        return found
-
-    whole, first, rest = loss(slice(None)), loss(slice(0, 1)), loss(slice(1, None))
-    torch.testing.assert_close(whole, first + rest)
-
-
 def mass(model: Seq2Seq, head: AttentionHead, batch: Batch) -> float:
     """The mean weight on gold links."""
     assert batch.gold is not None
@@ -234,11 +212,6 @@ def test_without_weight_no_alignment_is_computed(
     assert asked
 
 
-def losses(run: Path, column: str) -> list[float]:
-    with (run / "metrics.csv").open(newline="") as file:
-        return [float(row[column]) for row in csv.DictReader(file) if row[column]]
-
-
 def test_a_guided_run_reports_its_loss_and_resumes_exactly(config: Config, tmp_path: Path) -> None:
     guided = "trainer.guided_alignment.weight=0.5", "schedule=constant"
     train(config(*guided, "trainer.max_steps=4", model="rnn"), tmp_path / "whole")
@@ -248,9 +221,11 @@ def test_a_guided_run_reports_its_loss_and_resumes_exactly(config: Config, tmp_p
     saved = bundle.load(tmp_path / "broken" / "bundle")
     assert saved.config.taught == AttentionHead(1, 1)  # layer: null asks for the default
     for column in ("train/loss", "train/guided_loss"):
-        whole = losses(tmp_path / "whole", column)
+        whole = numbers(tmp_path / "whole", column)
         assert len(whole) == 4
-        assert losses(tmp_path / "broken", column) == whole
+        assert numbers(tmp_path / "broken", column) == whole
     heavier = "trainer.guided_alignment.weight=5.0", "schedule=constant", "trainer.max_steps=1"
     train(config(*heavier, model="rnn"), tmp_path / "heavier")
-    assert losses(tmp_path / "heavier", "train/guided_loss") == whole[:1]  # L_a, without its weight
+    assert (
+        numbers(tmp_path / "heavier", "train/guided_loss") == whole[:1]
+    )  # L_a, without its weight

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import signal
@@ -19,8 +18,8 @@ import torch
 from forked import torchrun
 from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from safetensors.torch import load_file
+from training_runs import before_step, numbers
 
-from translate.data.batching import Batch
 from translate.data.corpus import prepare, read_nodes
 from translate.errors import UserError
 from translate.training import records
@@ -29,15 +28,9 @@ from translate.training import trainer as trainer_module
 from translate.training.launch import is_first_process, refuse_other_launch, started_by_the_first
 from translate.training.run import train
 from translate.training.settings import TrainerConfig, TrainingConfig
-from translate.training.step import TranslationTask
 
 Config = Callable[..., dict[str, Any]]
 EXACT = ["trainer.precision=64-true", "model.dropout=0.0", "trainer.max_steps=6"]
-
-
-def logged(run: Path, *names: str) -> list[float]:
-    with (run / "metrics.csv").open(newline="") as file:
-        return [float(row[name]) for row in csv.DictReader(file) for name in names if row[name]]
 
 
 @pytest.mark.parametrize("model", ["transformer", pytest.param("rnn", marks=pytest.mark.soak)])
@@ -55,10 +48,10 @@ def test_two_processes_equal_one_with_two_batches_a_step(
     assert torchrun(2, ["train", f"run={together}", *options], said) == [0, 0], said.read_text()
     assert capfd.readouterr().out == ""
     assert "2 processes" in said.read_text()
-    for names, count in ((("dev/loss", "dev/bleu"), 2), (("train/loss",), 6)):  # one validation
-        assert len(logged(alone, *names)) == count
+    for name, count in (("dev/loss", 1), ("dev/bleu", 1), ("train/loss", 6)):
+        assert len(numbers(alone, name)) == count
         # six digits are kept
-        assert logged(together, *names) == pytest.approx(logged(alone, *names), rel=1e-5)
+        assert numbers(together, name) == pytest.approx(numbers(alone, name), rel=1e-5)
     expected = load_file(alone / "bundle" / "model.safetensors")
     actual = load_file(together / "bundle" / "model.safetensors")
     for name, weight in expected.items():
@@ -72,7 +65,6 @@ def test_one_process_goes_on_with_the_batches_that_two_left(
     config: Config,
     overrides: Callable[..., list[str]],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run = tmp_path / "run"
     options = overrides("trainer.devices=2", "trainer.accelerator=cpu", "trainer.max_steps=3")
@@ -81,15 +73,9 @@ def test_one_process_goes_on_with_the_batches_that_two_left(
     assert done.returncode == 0, done.stderr
 
     taken: list[list[int]] = []
-    step = TranslationTask.training_step
-
-    def watched(self: TranslationTask, batch: Batch, batch_idx: int) -> Any:
-        taken.append(batch.ids.tolist())
-        return step(self, batch, batch_idx)
-
-    monkeypatch.setattr(TranslationTask, "training_step", watched)
     settings = config("trainer.devices=1", "trainer.accelerator=cpu", "trainer.max_steps=7")
-    train(settings, run)
+    with before_step(lambda task, batch, step: taken.append(batch.ids.tolist())):
+        train(settings, run)
     corpus = prepare(
         *read_nodes(settings["data"], settings["tokenizer"]), cache=Path(settings["cache"])
     )
@@ -191,6 +177,9 @@ def test_a_loss_that_is_not_finite_in_one_process_is_told_by_all(
         ({"RANK": "0", "LOCAL_RANK": "0", "GROUP_RANK": "0"}, True, False),  # torchrun
         ({"RANK": "1", "LOCAL_RANK": "1", "GROUP_RANK": "0"}, False, False),
         ({"RANK": "8", "LOCAL_RANK": "0", "GROUP_RANK": "1"}, False, False),
+        # which numbers alone: the machines that SLURM numbers meet in any order
+        ({"TORCHELASTIC_RUN_ID": "a", "RANK": "0", "SLURM_PROCID": "1"}, True, False),
+        ({"TORCHELASTIC_RUN_ID": "a", "RANK": "2", "SLURM_PROCID": "0"}, False, False),
         ({"SLURM_PROCID": "0", "SLURM_LOCALID": "0"}, True, False),
         ({"SLURM_PROCID": "8", "SLURM_LOCALID": "0"}, False, False),
         ({"SLURM_PROCID": "0", "LOCAL_RANK": "1"}, False, True),  # Lightning's, in a task of SLURM
@@ -286,12 +275,3 @@ def test_a_process_that_would_train_alone_among_several_touches_nothing(
     start_as(monkeypatch, **{name: SRUN[name] for name in SRUN if name != "SLURM_PROCID"})
     train(config("trainer.max_steps=1"), tmp_path / "run")  # as the message says
     assert records.run_status(tmp_path / "run") == "finished"
-
-
-def test_with_torchrun_its_number_alone_says_who_is_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machines that SLURM numbers meet in any order."""
-    elastic = {"TORCHELASTIC_RUN_ID": "a", "LOCAL_RANK": "0", "SLURM_PROCID": "1"}
-    start_as(monkeypatch, **elastic, RANK="0")
-    assert is_first_process()
-    start_as(monkeypatch, **elastic | {"SLURM_PROCID": "0"}, RANK="2")
-    assert not is_first_process()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
-import math
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +15,7 @@ import sacrebleu
 import torch
 from small_models import CONVOLUTIONAL, RNN, TRANSFORMER
 from torch import Tensor
+from training_runs import numbers
 
 from translate.attention.masks import padding_mask
 from translate.cli.train import check
@@ -282,25 +281,17 @@ def untrained(config: dict[str, Any], folder: Path) -> Path:
     return folder
 
 
-def figures(run: Path) -> list[tuple[str, ...]]:
-    names = ("step", "train/loss", "train/risk", "train/sampled_score")
-    with (run / "metrics.csv").open(newline="", encoding="utf-8") as file:
-        return [tuple(row[n] for n in names) for row in csv.DictReader(file) if row["train/loss"]]
-
-
 def test_a_run_reports_its_risk_and_resumes_exactly(config: Config, tmp_path: Path) -> None:
     tuned = (*TUNED, "trainer.minimum_risk.candidates=6")  # of fewer none has a word that is right
     origin = str(untrained(config(*tuned), tmp_path / "origin"))
     train(config(*tuned, "trainer.max_steps=2"), tmp_path / "whole", init=origin)
     for steps in (1, 2):
         train(config(*tuned, f"trainer.max_steps={steps}"), tmp_path / "broken", init=origin)
-    whole = figures(tmp_path / "whole")
-    assert [int(step) for step, *_ in whole] == [0, 1]
-    for _, _, risk, score in whole:
-        assert 0 < float(risk) < 1
-        assert 0 <= float(score) < 100
-        assert math.isfinite(float(score))
-    assert figures(tmp_path / "broken") == whole
+    for name, most in (("train/loss", 10), ("train/risk", 1), ("train/sampled_score", 100)):
+        whole = numbers(tmp_path / "whole", name)
+        assert len(whole) == 2
+        assert all(0 <= number < most for number in whole)
+        assert numbers(tmp_path / "broken", name) == whole
 
 
 def test_random_weights_are_refused_and_so_is_a_measured_budget(

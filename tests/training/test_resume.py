@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import signal
@@ -16,6 +15,7 @@ import pytest
 import torch
 from forked import ended, forked
 from safetensors.torch import load_file
+from training_runs import before_step, column, signalled
 
 from translate.cli.main import main
 from translate.inference import bundle
@@ -53,19 +53,12 @@ def losses(monkeypatch: pytest.MonkeyPatch) -> dict[int, set[str]]:
     return seen
 
 
-def rows(run: Path) -> list[dict[str, str]]:
-    with (run / "metrics.csv").open(newline="", encoding="utf-8") as file:
-        read = list(csv.DictReader(file))
-    return [{k: v for k, v in row.items() if k != "tokens_per_second"} for row in read]
-
-
 def assert_same(broken: Path, whole: Path) -> None:
     """All that two finished runs leave is the same, but for speeds and times."""
     assert records.read(broken)["steps"] == records.read(whole)["steps"]
     assert records.read(broken)["dev_bleu"] == records.read(whole)["dev_bleu"]
-    wanted = ("step", "train/loss", "dev/loss", "dev/bleu")
-    for one, other in zip(figures(broken, wanted), figures(whole, wanted), strict=True):
-        assert one == other
+    for name in ("train/loss", "dev/loss", "dev/bleu"):
+        assert column(broken, name) == column(whole, name)
     for name in ("last", "best"):
         saved, expected = (
             AtomicCheckpointIO().load_checkpoint(run / "checkpoints" / f"{name}.ckpt")
@@ -81,41 +74,16 @@ def assert_same(broken: Path, whole: Path) -> None:
     assert cards[0]["extra"] == cards[1]["extra"]
 
 
-def figures(run: Path, names: tuple[str, ...]) -> list[tuple[str, ...]]:
-    return sorted(
-        {values for row in rows(run) if any((values := tuple(row.get(n, "") for n in names))[1:])}
-    )
+def stop_in_validation(monkeypatch: pytest.MonkeyPatch, when: Callable[..., bool]) -> None:
+    """The process signals itself while it translates the dev set."""
+    original = DevTranslations._translate
 
-
-def stop_in(
-    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, when: Callable[..., bool],
-    number: signal.Signals = signal.SIGTERM,
-) -> None:  # fmt: skip
-    """The process signals itself while it does what `name` does."""
-    original = getattr(owner, name)
-
-    def signalled(self: Any, *arguments: Any) -> Any:
-        if when(self, *arguments):
-            os.kill(os.getpid(), number)
+    def translate(self: DevTranslations, *arguments: Any) -> float:
+        if when(self):
+            os.kill(os.getpid(), signal.SIGTERM)
         return original(self, *arguments)
 
-    monkeypatch.setattr(owner, name, signalled)
-
-
-@pytest.mark.parametrize("steps", [2, 9])
-def test_before_the_first_bundle_there_is_something_to_go_on_from(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
-) -> None:
-    run, save, kept = tmp_path / "run", DevTranslations._save_bundle, []
-
-    def save_bundle(self: DevTranslations, task: TranslationTask, step: int) -> None:
-        kept.append((run / "checkpoints" / "last.ckpt").exists())
-        save(self, task, step)
-
-    monkeypatch.setattr(DevTranslations, "_save_bundle", save_bundle)
-    train(config(f"trainer.max_steps={steps}"), run)
-    assert kept
-    assert all(kept)
+    monkeypatch.setattr(DevTranslations, "_translate", translate)
 
 
 @pytest.mark.parametrize("options", [("validate_every=1", "max_steps=2"), ("max_steps=1",)])
@@ -166,43 +134,35 @@ def test_a_signal_in_a_validation_waits_for_its_end_and_no_longer(
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     train(config(), whole)
     with monkeypatch.context() as patch:
-        stop_in(patch, DevTranslations, "_translate", lambda *_: True)
+        stop_in_validation(patch, lambda dev: True)
         with pytest.raises(Interrupted, match="everything is saved") as stopped:
             train(config(), broken)
     assert stopped.value.exit_code == 143
     saved = AtomicCheckpointIO().load_checkpoint(broken / "checkpoints" / "last.ckpt")
     assert saved["global_step"] == 6
-    assert [row["dev/bleu"] for row in rows(broken) if row["dev/bleu"]] != []
+    assert column(broken, "dev/bleu")
     train(config(), broken)
     assert_same(broken, whole)
     assert {len(found) for found in losses.values()} == {1}
 
 
-def test_a_signal_between_validations_adds_none(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stop_in(monkeypatch, TranslationTask, "training_step", lambda task, batch, step: step == 2)
-    with pytest.raises(Interrupted):
+def test_a_signal_between_validations_adds_none(config: Config, tmp_path: Path) -> None:
+    with signalled(2, signal.SIGTERM), pytest.raises(Interrupted):
         train(config(), tmp_path / "run")
-    assert not any(row.get("dev/bleu") for row in rows(tmp_path / "run"))
+    assert not column(tmp_path / "run", "dev/bleu")
     assert not (tmp_path / "run" / "bundle").exists()
 
 
-def validated(run: Path) -> list[int]:
-    """The steps, from 0, whose validation metrics.csv has."""
-    return [int(row["step"]) for row in rows(run) if row.get("dev/bleu")]
-
-
-def test_a_signal_at_the_end_ends_what_comes_after_the_run(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stop_in(monkeypatch, TranslationTask, "training_step", lambda task, batch, step: step == 1)
+def test_a_signal_at_the_end_ends_what_comes_after_the_run(config: Config, tmp_path: Path) -> None:
     short = config("trainer.max_steps=2", "trainer.validate_every=2")
-    with pytest.raises(Interrupted, match="run is finished") as stopped:
+    with (
+        signalled(1, signal.SIGTERM),
+        pytest.raises(Interrupted, match="run is finished") as stopped,
+    ):
         train(short, tmp_path / "run")
     assert stopped.value.exit_code == 143
     assert records.run_status(tmp_path / "run") == "finished"
-    assert validated(tmp_path / "run") == [1]
+    assert [*column(tmp_path / "run", "dev/bleu")] == [1]
 
 
 def test_a_signal_that_slurm_is_asked_for_stops_a_run_as_any_other_does(
@@ -212,9 +172,10 @@ def test_a_signal_that_slurm_is_asked_for_stops_a_run_as_any_other_does(
                         "LOCALID": 0, "NODEID": 0}.items():  # fmt: skip
         monkeypatch.setenv(f"SLURM_{name}", str(value))
     run = tmp_path / "run"
-    stop_in(monkeypatch, TranslationTask, "training_step", lambda task, batch, step: step == 2,
-            number=signal.SIGUSR1)  # fmt: skip
-    with pytest.raises(Interrupted, match="stopped by SIGUSR1, everything is saved") as stopped:
+    with (
+        signalled(2, signal.SIGUSR1),
+        pytest.raises(Interrupted, match="stopped by SIGUSR1, everything is saved") as stopped,
+    ):
         train(config(), run)
     assert stopped.value.exit_code == 138
     assert [path.name for path in run.rglob("*.ckpt")] == ["last.ckpt"]
@@ -222,23 +183,19 @@ def test_a_signal_that_slurm_is_asked_for_stops_a_run_as_any_other_does(
     assert saved["global_step"] == 3
 
 
-def test_a_second_signal_does_not_wait(
-    overrides: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_signal_does_not_wait(overrides: Callable[..., list[str]], tmp_path: Path) -> None:
     run = tmp_path / "run"
 
     def twice() -> int:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        for _ in range(2):
-            stop_in(monkeypatch, TranslationTask, "training_step",
-                    lambda task, batch, step: step == 2, number=signal.SIGINT)  # fmt: skip
-        return main(["train", f"run={run}", *overrides()])
+        with signalled(2, signal.SIGINT), signalled(2, signal.SIGINT):
+            return main(["train", f"run={run}", *overrides()])
 
     with (tmp_path / "said").open("w") as said:
         assert ended(forked(twice, said.fileno())) == 130
     *_, last = (tmp_path / "said").read_text().splitlines()
     assert last == "translate: stopped by SIGINT; to go on or start again, give the same command"
-    assert sorted(int(row["step"]) for row in rows(run)) == [0, 1]
+    assert [*column(run, "train/loss")] == [0, 1]
     assert not list(run.rglob("*.ckpt"))
 
 
@@ -252,7 +209,7 @@ def test_patience_that_is_spent_stays_spent(
 ) -> None:
     run, once = tmp_path / "run", config(*IDLE, "trainer.validate_every=1", "trainer.patience=1")
     with monkeypatch.context() as patch:
-        stop_in(patch, DevTranslations, "_translate", lambda dev, *_: dev.best >= 0)
+        stop_in_validation(patch, lambda dev: dev.best >= 0)
         with pytest.raises(Interrupted, match="run is finished"):
             train(once, run)
     assert records.read(run)["steps"] == 2
@@ -266,17 +223,18 @@ def test_a_validation_that_is_due_where_time_is_out_is_not_skipped(
 ) -> None:
     run = tmp_path / "run"
     settings = config(*IDLE, "trainer.validate_every=2", "trainer.save_every=1")
+    limited = settings | {"trainer": settings["trainer"] | {"max_minutes": 60.0}}
+    late: list[float] = []  # seconds, from the second step on
     with monkeypatch.context() as patch:
         patch.setattr(DevTranslations, "_translate", kill)
-        patch.setattr(time, "monotonic", lambda clock=time.monotonic: clock() + late[0])
-        late = [0.0]
-        stop_in(patch, TranslationTask, "training_step", lambda task, batch, step: (
-            step == 1 and late.__setitem__(0, 1e6)
-        ))  # fmt: skip
-        with pytest.raises(Killed):
-            train(settings | {"trainer": settings["trainer"] | {"max_minutes": 60.0}}, run)
+        patch.setattr(time, "monotonic", lambda clock=time.monotonic: clock() + sum(late))
+        with (
+            before_step(lambda task, batch, step: late.extend([1e6] if step == 1 else [])),
+            pytest.raises(Killed),
+        ):
+            train(limited, run)
     train(settings, run)
-    assert validated(run) == [1, 3, 5, 7, 9, 11]
+    assert [*column(run, "dev/bleu")] == [1, 3, 5, 7, 9, 11]
 
 
 @pytest.mark.parametrize("ends", ["out of time", "at its last step"])
@@ -294,26 +252,24 @@ def test_the_validation_at_the_end_of_a_call_lowers_no_rate_and_spends_no_patien
     saved = AtomicCheckpointIO().load_checkpoint(tmp_path / "run" / "checkpoints" / "last.ckpt")
     assert saved["global_step"] == 3
     assert saved["optimizer_states"][0]["param_groups"][0]["lr"] == 1e-6
-    assert validated(tmp_path / "run") == [0, 1, 2]
+    assert [*column(tmp_path / "run", "dev/bleu")] == [0, 1, 2]
     assert records.run_status(tmp_path / "run") == ("unfinished" if minutes else "finished")
 
 
 def test_a_signal_to_all_processes_leaves_the_workers_their_last_batch(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, tmp_path: Path
 ) -> None:
     """Ctrl-C in a terminal and a cluster's SIGTERM reach the workers too."""
     run = tmp_path / "run"
 
-    def signalled(task: TranslationTask, batch: Any, step: int) -> bool:
+    def signal_all(task: TranslationTask, batch: Any, step: int) -> None:
         if step == 2:
             os.killpg(0, signal.SIGINT)
-        return False
 
     def trained() -> int:
         os.setsid()
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        stop_in(monkeypatch, TranslationTask, "training_step", signalled)
-        with pytest.raises(Interrupted) as stopped:
+        with before_step(signal_all), pytest.raises(Interrupted) as stopped:
             train(config("data.workers=2"), run)
         return stopped.value.exit_code
 
@@ -378,9 +334,8 @@ def record(line: str) -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("model", ["transformer", "rnn"])
 def test_stopped_at_every_step_of_three_epochs(
-    config: Config, tmp_path: Path, losses: dict[int, set[str]], model: str, workers: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    config: Config, tmp_path: Path, losses: dict[int, set[str]], model: str, workers: int
+) -> None:
     """One run, stopped after each of its steps in turn, against one that never stopped."""
     options = ["trainer.max_epochs=3", "trainer.max_steps=null", f"data.workers={workers}"]
     whole, broken = tmp_path / "whole", tmp_path / "broken"
@@ -388,11 +343,8 @@ def test_stopped_at_every_step_of_three_epochs(
     total = len(losses)
     assert total == records.read(whole)["steps"]
     for step in range(total - 1):
-        with monkeypatch.context() as patch:
-            stop_in(patch, TranslationTask, "training_step",
-                    lambda task, batch, index, step=step: index == step)  # fmt: skip
-            with pytest.raises(Interrupted):
-                train(config(*options, model=model), broken)
+        with signalled(step, signal.SIGTERM), pytest.raises(Interrupted):
+            train(config(*options, model=model), broken)
     train(config(*options, model=model), broken)
     assert {len(found) for found in losses.values()} == {1}
     assert_same(broken, whole)

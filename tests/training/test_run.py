@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import logging
 import math
-import os
 import re
 import signal
 import sys
@@ -20,6 +18,7 @@ import pytest
 import torch
 import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from training_runs import before_step, column, numbers, signalled
 
 import translate
 from translate.data.corpus import prepare
@@ -37,11 +36,6 @@ Config = Callable[..., dict[str, Any]]
 REGULARISED = ("trainer.r_drop=2.0", "trainer.word_dropout=0.2")
 
 
-def column(run: Path, name: str) -> dict[int, str]:
-    with (run / "metrics.csv").open(newline="") as file:
-        return {int(row["step"]): row[name] for row in csv.DictReader(file) if row[name]}
-
-
 def losses(run: Path) -> dict[int, str]:
     return column(run, "train/loss")
 
@@ -49,18 +43,6 @@ def losses(run: Path) -> dict[int, str]:
 def weights(run: Path) -> dict[str, Any]:
     state = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
     return state["state_dict"] | {f"ema.{k}": v for k, v in state["averaged_weights"].items()}
-
-
-def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int, number: int) -> None:
-    """The process signals itself while it takes a step."""
-    original = TranslationTask.training_step
-
-    def training_step(self: TranslationTask, batch: Any, batch_idx: int) -> Any:
-        if batch_idx == step:
-            os.kill(os.getpid(), number)
-        return original(self, batch, batch_idx)
-
-    monkeypatch.setattr(TranslationTask, "training_step", training_step)
 
 
 @pytest.mark.usefixtures("pictures")
@@ -106,10 +88,11 @@ def test_interrupted_twice_equals_never_interrupted(
     settings = config(*options, "trainer.max_steps=8", "trainer.validate_every=4", model=model)
     train(settings, whole)
     for step, number, code in ((1, signal.SIGINT, 130), (6, signal.SIGTERM, 143)):
-        with monkeypatch.context() as patch:
-            interrupt_at(patch, step, number)
-            with pytest.raises(Interrupted, match="translate train run=") as stopped:
-                train(settings, broken)
+        with (
+            signalled(step, number),
+            pytest.raises(Interrupted, match="translate train run=") as stopped,
+        ):
+            train(settings, broken)
         assert stopped.value.exit_code == code
         assert records.run_status(broken) == "unfinished"
         assert max(losses(broken)) == step
@@ -135,7 +118,7 @@ def test_a_validation_tells_its_loss_and_whether_it_is_the_best(
     )
     judged = ["the best so far", "best 4.00", "the best so far"]
     assert [line[:2] for line in told] == [*zip("123", judged, strict=True)]
-    logged = [*map(float, column(run, "dev/loss").values())]
+    logged = numbers(run, "dev/loss")
     assert [float(line[2]) for line in told] == pytest.approx(logged, abs=6e-4)
     assert [float(line[3]) for line in told] == pytest.approx([*map(math.exp, logged)], rel=1e-3)
 
@@ -204,16 +187,6 @@ def test_eight_sentences_are_learnt(config: Config, tmp_path: Path, model: str) 
     assert falling[-1] < falling[0] / 2
 
 
-def test_a_run_goes_on_only_under_its_own_configuration(config: Config, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    train(config("trainer.max_steps=1"), run)
-    with pytest.raises(UserError, match=r"optimizer\.learning_rate: 0\.001 → 0\.5"):
-        train(config("trainer.max_steps=2", "optimizer.learning_rate=0.5"), run)
-    train(config("trainer.max_steps=2", "trainer.samples=1"), run)
-    assert sorted(losses(run)) == [0, 1]
-    assert records.read(run)["steps"] == 2
-
-
 def test_a_loss_that_is_not_finite_stops_the_run(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,21 +216,18 @@ def test_a_gradient_that_is_not_finite_stops_the_run_at_its_own_step(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clip: float
 ) -> None:
     """Its loss is finite; that of the next step, which is innocent, no longer."""
-    original = TranslationTask.training_step
     taken: list[list[int]] = []
-
-    def watched(self: TranslationTask, batch: Any, batch_idx: int) -> Any:
-        taken.append(batch.ids.tolist())
-        return original(self, batch, batch_idx)
 
     def poisoned(self: TranslationTask, *_: Any) -> None:
         if self.global_step == 7:
             self.gradients()[0].view(-1)[0] = float("inf")
 
-    monkeypatch.setattr(TranslationTask, "training_step", watched)
     monkeypatch.setattr(TranslationTask, "on_before_optimizer_step", poisoned)
     run = tmp_path / "run"
-    with pytest.raises(UserError, match=r"the gradient is not finite at step 8 \(its training"):
+    with (
+        before_step(lambda task, batch, step: taken.append(batch.ids.tolist())),
+        pytest.raises(UserError, match=r"the gradient is not finite at step 8 \(its training"),
+    ):
         train(config(f"trainer.gradient_clip={clip}"), run)
     record = json.loads((run / "not_finite.json").read_text())
     assert (record["step"], record["gradient"], record["pairs"]) == (8, "inf", taken[7])
@@ -265,36 +235,21 @@ def test_a_gradient_that_is_not_finite_stops_the_run_at_its_own_step(
     assert all(float(norm) > 0 for norm in column(run, "train/gradient_norm").values())
 
 
-def test_a_gpu_whose_memory_is_full_is_told_with_what_to_do(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    original = TranslationTask.training_step
-
-    def full(self: TranslationTask, batch: Any, batch_idx: int) -> Any:
-        if batch_idx == 2:
+def test_a_gpu_whose_memory_is_full_is_told_with_what_to_do(config: Config, tmp_path: Path) -> None:
+    def full(task: TranslationTask, batch: Any, step: int) -> None:
+        if step == 2:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
-        return original(self, batch, batch_idx)
 
-    monkeypatch.setattr(TranslationTask, "training_step", full)
-    with pytest.raises(
-        UserError, match=r"out of memory at step 3, with data\.tokens_per_batch = 300"
-    ):
+    message = r"out of memory at step 3, with data\.tokens_per_batch = 300"
+    with before_step(full), pytest.raises(UserError, match=message):
         train(config(), tmp_path / "run")
 
 
-def test_epochs_are_counted_in_steps(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_epochs_are_counted_in_steps(config: Config, tmp_path: Path) -> None:
     seen: list[int] = []
-    original = TranslationTask.training_step
-
-    def training_step(self: TranslationTask, batch: Any, batch_idx: int) -> Any:
-        seen.extend(batch.ids.tolist())
-        return original(self, batch, batch_idx)
-
-    monkeypatch.setattr(TranslationTask, "training_step", training_step)
     epochs = ("trainer.max_epochs=2", "trainer.max_steps=null", "trainer.validate_every=1000")
-    train(config(*epochs, "data.train=80"), tmp_path / "run")
+    with before_step(lambda task, batch, step: seen.extend(batch.ids.tolist())):
+        train(config(*epochs, "data.train=80"), tmp_path / "run")
     assert sorted(seen) == sorted([*range(80)] * 2)
 
 
@@ -339,7 +294,7 @@ def test_a_plateau_of_dev_bleu_lowers_the_learning_rate(config: Config, tmp_path
                   "trainer.max_steps=3")  # fmt: skip
     tiny["schedule"] = {"kind": "plateau", "factor": 0.1, "patience": 1}
     train(tiny, tmp_path / "run")
-    rates = [*map(float, column(tmp_path / "run", "learning_rate").values())]
+    rates = numbers(tmp_path / "run", "learning_rate")
     assert rates == pytest.approx([1e-6] * 2 + [1e-7])
 
 
@@ -385,10 +340,8 @@ def test_fewer_steps_than_were_meant_are_recorded_where_they_are_done(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, meant = tmp_path / "run", config("trainer.max_steps=4")
-    with monkeypatch.context() as patch:
-        interrupt_at(patch, 1, signal.SIGTERM)
-        with pytest.raises(Interrupted):
-            train(meant, run)
+    with signalled(1, signal.SIGTERM), pytest.raises(Interrupted):
+        train(meant, run)
     train(config("trainer.max_steps=2"), run)
     assert records.run_status(run) == "finished"
     assert yaml.safe_load((run / "config.yaml").read_text())["trainer"]["max_steps"] == 2
@@ -415,17 +368,15 @@ def test_what_a_run_has_used_is_recorded(
 ) -> None:
     """In several calls as in one: tokens of the steps that count, and the time that they took."""
     read = {"source_tokens": 0, "target_tokens": 0}
-    original = TranslationTask.training_step
 
-    def counting(self: TranslationTask, batch: Any, batch_idx: int) -> Any:
+    def count(task: TranslationTask, batch: Any, step: int) -> None:
         for side in read:
             read[side] += getattr(batch, side)
-        return original(self, batch, batch_idx)
 
-    monkeypatch.setattr(TranslationTask, "training_step", counting)
     run, seconds = tmp_path / "run", 0.0
     for steps in (1, 3):
-        train(config(f"trainer.max_steps={steps}"), run)
+        with before_step(count):
+            train(config(f"trainer.max_steps={steps}"), run)
         record = records.read(run)
         assert {side: record[side] for side in read} == read
         assert record["seconds"] > seconds
@@ -452,16 +403,6 @@ def test_threads_are_those_of_a_run_alone(
         train(config(f"trainer.threads={before + 1}"), tmp_path / "run")
     assert during == [before + 1]
     assert torch.get_num_threads() == before
-
-
-def test_memory_is_given_back_now_and_then(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: list[int] = []
-    monkeypatch.setattr(callbacks, "TIDIED", 5)
-    monkeypatch.setattr(callbacks, "give_back_memory", lambda: given.append(1))
-    train(config(), tmp_path / "run")  # 12 steps, two validations
-    assert len(given) == 2 + 2
 
 
 def test_the_best_validation_is_kept_and_patience_counts_from_it(
@@ -517,10 +458,8 @@ def test_a_reported_loss_is_the_mean_over_the_tokens_since_the_last_report(
     batches = seen[:6], seen[6:]
     means = [sum(total for total, _ in b) / sum(count for _, count in b) for b in batches]
     assert list(map(float, losses(whole).values())) == pytest.approx(means, rel=1e-5)
-    with monkeypatch.context() as patch:
-        interrupt_at(patch, 4, signal.SIGTERM)
-        with pytest.raises(Interrupted):
-            train(settings, broken)
+    with signalled(4, signal.SIGTERM), pytest.raises(Interrupted):
+        train(settings, broken)
     train(settings, broken)
     assert losses(broken) == losses(whole)
     expected, found = weights(whole), weights(broken)
@@ -570,7 +509,7 @@ def test_a_run_that_goes_on_for_longer_takes_no_step_at_the_rate_of_its_end(
     longer = tmp_path / "longer"
     for steps in (4, 8):
         train(config(*options, f"trainer.max_steps={steps}"), longer)
-    rates = [*map(float, column(longer, "learning_rate").values())]
+    rates = numbers(longer, "learning_rate")
     assert rates[:4] == pytest.approx([0.5e-3, 1e-3, 1e-3, 0.5e-3])
     assert rates[4:] == pytest.approx([1e-3 * (8 - step) / 6 for step in (4, 5, 6, 7)], rel=1e-3)
 
@@ -634,6 +573,6 @@ def test_gradients_are_clipped_to_the_norm_that_is_asked_for(
 
     monkeypatch.setattr(TranslationTask, "configure_gradient_clipping", watched)
     train(config(f"trainer.gradient_clip={norm}", "trainer.max_steps=2"), tmp_path / "run")
-    before = [*map(float, column(tmp_path / "run", "train/gradient_norm").values())]
+    before = numbers(tmp_path / "run", "train/gradient_norm")
     assert min(before) > 0.01
     assert taken == pytest.approx([norm] * 2 if norm else before, rel=1e-3)

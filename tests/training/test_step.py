@@ -31,8 +31,8 @@ Config = Callable[..., dict[str, Any]]
 TESTS = Path(__file__).parents[1]
 ENVIRONMENT = os.environ | {"PYTHONPATH": f"{TESTS}{os.pathsep}{TESTS.parent}"}
 QUIET = [
-    "trainer.max_steps=7", "trainer.log_every=6", "trainer.validate_every=7",
-    "trainer.save_every=7",
+    "trainer.max_steps=5", "trainer.log_every=4", "trainer.validate_every=5",
+    "trainer.save_every=5",
 ]  # fmt: skip
 FEEDING = ["model.input_feeding=true", "model.query=current", "model.attention=general"]
 

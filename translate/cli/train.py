@@ -21,6 +21,7 @@ from translate.cli.commands import Command
 from translate.cli.options import CACHE, Folder, Group, Options, PathOption
 from translate.compose import STORED, is_choice, key_of
 from translate.errors import UsageError, UserError
+from translate.names import on_demand
 from translate.wording import counted, install
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ class TrainOptions(Options):
     cache: Folder = CACHE
 
 
+FIND_ORIGIN = "translate.extras.fine_tuning:find_origin"
 SEARCH = "hydra/sweeper=dev_bleu"  # conf/hydra/sweeper/dev_bleu.yaml
 
 
@@ -269,7 +271,6 @@ def _is_finished(run: Path, config: dict[str, Any]) -> bool:
 def _score_of_finished(job: Job, run: Path, config: dict[str, Any]) -> float:
     """The best dev BLEU of a job that an earlier sweep has trained; a single run is refused."""
     from translate.data.corpus import prepare
-    from translate.training.fine_tuning import find_origin
     from translate.training.preflight import check_same_configuration, check_same_corpus
     from translate.training.records import read
     from translate.training.settings import TrainingConfig
@@ -288,7 +289,7 @@ def _score_of_finished(job: Job, run: Path, config: dict[str, Any]) -> float:
     check_same_configuration(config, run)
     corpus = prepare(nodes.data, nodes.tokenizer, cache=Path(nodes.cache))
     check_same_corpus(corpus, run)
-    find_origin(run, job.verbatim.get("init"), nodes, resuming=True)
+    on_demand(FIND_ORIGIN)(run, job.verbatim.get("init"), nodes, resuming=True)
     log.info("%s is already finished: best dev BLEU %.2f", run, record["dev_bleu"])
     return float(record["dev_bleu"])
 

@@ -272,9 +272,8 @@ class DevTranslations(Callback):
         tokenize: str | None = None,
     ) -> None:
         rows = corpus.dev.slice(0, config.trainer.validation_sentences)
-        self.sources, self.references = (
-            rows.column(name).to_pylist() for name in ("source", "references")
-        )
+        self.sources = rows["source"].to_pylist()
+        self.references = rows["references"].to_pylist()
         first = "" if len(rows) == len(corpus.dev) else f"the first {len(rows):,} of "
         self.judged_by = first + counted(len(corpus.dev), "sentence")
         self.tokenize = choose_tokenizer(tokenize, corpus.target_language, self.references)
@@ -287,20 +286,22 @@ class DevTranslations(Callback):
         score = part_bleu(perfect, self.references, tokenize=self.tokenize)
         if trainer.is_global_zero and score is None:
             log.warning(
-                "no dev reference has four tokens, so dev BLEU stays 0: the model of the last "
-                "validation will be kept"
+                "dev BLEU stays 0, as no reference has four tokens: the last model will be kept"
             )
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, TranslationTask)
         loss = float(trainer.callback_metrics["dev/loss"])  # of all processes, which all ask
-        own = self._translate(trainer, pl_module, loss) if trainer.is_global_zero else 0.0
+        score = self._translate(trainer, pl_module, loss) if trainer.is_global_zero else 0.0
         # a number: a tensor would come to every process on the device of the first
-        score = trainer.strategy.broadcast(own)
+        score = trainer.strategy.broadcast(score)
         pl_module.log("dev/bleu", score, sync_dist=True)  # equal everywhere already
         self.last_step = trainer.global_step
         if trainer.state.fn == TrainerFn.FITTING and is_due(trainer):
-            _lower_on_plateau(trainer, score)
+            # Lightning would at the end of an epoch, of which a run has one, and after the save
+            for config in trainer.lr_scheduler_configs:
+                if isinstance(config.scheduler, ReduceLROnPlateau):
+                    config.scheduler.step(score)
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": self.best}
@@ -365,16 +366,6 @@ class DevTranslations(Callback):
             taught=None if task.guidance is None else task.guidance.head,
         )  # fmt: skip
         records.write(self.run, best_step=step)
-
-
-def _lower_on_plateau(trainer: Trainer, score: float) -> None:
-    """Give the plateau schedule its score, before the validation is saved.
-
-    Lightning does so at the end of an epoch, of which a run has one.
-    """
-    for config in trainer.lr_scheduler_configs:
-        if isinstance(config.scheduler, ReduceLROnPlateau):
-            config.scheduler.step(score)
 
 
 def _to_tensorboard(trainer: Trainer, samples: str, picture: Path | None) -> None:

@@ -1,8 +1,7 @@
 """The checks before the first step, and the plan of a run.
 
-What needs only the configuration is checked where that is read (`settings.TrainingConfig`), another
-process in `launch`, another beginning in `fine_tuning`. Here are the machine, the disk, the run's
-folder and the text.
+What needs only the configuration is checked where that is read (`settings.TrainingConfig`), other
+processes in `launch`. Here are the machine, the disk, the run's folder and the text.
 """
 
 from __future__ import annotations
@@ -112,16 +111,6 @@ def _model_problems(config: TrainingConfig) -> Iterator[str]:
         )  # fmt: skip
 
 
-def check_alone(nodes: int) -> None:
-    """Raise a UserError where every process would find its own data.tokens_per_batch=auto."""
-    if started_together(nodes) > 1:
-        raise UserError(
-            "data.tokens_per_batch = auto must be determined by one process before the others "
-            "start, but here all start at once: train a step on one device first, and give the "
-            "number it logs"
-        )
-
-
 def check_writable(run: Path) -> None:
     """Raise a UserError for a folder in the run that takes no files, as the first save would."""
     for folder in (run / "checkpoints", run / "plots"):
@@ -190,13 +179,20 @@ def check_nothing_lost(run: Path) -> None:
         )
 
 
-def check_trained_weights(trainer: TrainerConfig) -> None:
-    """Raise a UserError where random weights would sample noise, of which none is better."""
-    if weight := trainer.minimum_risk.weight:
+def check_new(config: TrainingConfig, *, from_nothing: bool) -> None:
+    """Raise a UserError where a new run cannot learn, or its processes would not agree."""
+    trainer = config.trainer
+    if from_nothing and (weight := trainer.minimum_risk.weight):
         raise UserError(
             f"trainer.minimum_risk.weight = {weight} learns from what the model samples, and "
             "random weights sample noise: train with 0 first, then start from that run with "
             "init=PATH"
+        )
+    if config.data.tokens_per_batch == "auto" and started_together(trainer.num_nodes) > 1:
+        raise UserError(
+            "data.tokens_per_batch = auto must be determined by one process before the others "
+            "start, but here all start at once: train a step on one device first, and give the "
+            "number it logs"
         )
 
 
@@ -208,9 +204,8 @@ def check_room(run: Path, model: nn.Module, trainer: TrainerConfig) -> None:
     free = shutil.disk_usage(run).free
     if free < needed:
         raise UserError(
-            f"{run} has {readable(free)} free, but checkpoints and bundle need "
-            f"{readable(needed)}: free up space, or choose another folder with run= or a smaller "
-            "model"
+            f"{run} has {readable(free)} free, but checkpoints and bundle need {readable(needed)}: "
+            "free up space, or choose another folder with run= or a smaller model"
         )
 
 
@@ -223,8 +218,7 @@ def check_lengths(model: Seq2Seq, data: TranslationData) -> None:
         if longest > model.max_length:
             raise UserError(
                 f"the longest sentence of {split} has {longest} pieces, including </s>, but this "
-                f"model has {model.max_length} positions: set model.max_positions={longest} or "
-                "more"
+                f"model has {model.max_length} positions: set model.max_positions={longest} or more"
             )
 
 
@@ -268,12 +262,11 @@ def plan(
     precision: str,
     resuming: bool,
 ) -> str:
-    """Say what a run is about to do: itself, its way through the corpus, its memory and disk.
+    """Say what a run is about to do: its way through the corpus, its memory and disk.
 
-    And where the learning rate never comes to its peak, or is never halved.
-
-    Memory is that of weights, gradients and optimizer, or a process's share of them and the whole
-    weights that it validates with; activations, which grow with the batch, come on top.
+    And where the learning rate never comes to its peak, or is never halved. Memory is that of
+    weights, gradients and optimizer, or a process's share of them and the whole weights that it
+    validates with; activations, which grow with the batch, come on top.
     """
     trainer, extent = config.trainer, data.mixture.extent
     of_step = trainer.accumulate * processes  # batches
@@ -283,16 +276,15 @@ def plan(
     memory = memory_of_training(model, averaged=trainer.averages)
     if trainer.strategy == "fsdp":
         memory = memory // processes + bytes_of(model)
-    left_out, longer = "", data.mixture.pairs - extent.pairs
-    if longer:
-        left_out = (
+    pairs = f"{extent.pairs:,} training pairs"
+    if longer := data.mixture.pairs - extent.pairs:
+        pairs += (
             f" ({longer:,} longer than data.max_length = {data.max_length} pieces are left out)"
         )
     lines = [
         f"{'resuming' if resuming else 'training'} {run}: "
-        f"{sum(p.numel() for p in model.parameters()):,} parameters, {extent.pairs:,} training "
-        f"pairs{left_out}, {counted(steps, 'step')} of at most "
-        f"{data.tokens_per_batch * of_step:,} tokens per side, "
+        f"{sum(p.numel() for p in model.parameters()):,} parameters, {pairs}, "
+        f"{counted(steps, 'step')} of at most {data.tokens_per_batch * of_step:,} tokens per side, "
         f"{precision}, {counted(processes, 'process', 'processes')}",
         f"an epoch is {extent.source_tokens:,.0f} source and {extent.target_tokens:,.0f} target "
         f"tokens, about {epoch:,.{int(epoch < 10)}f} steps; the run passes over the corpus "

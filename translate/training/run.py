@@ -30,7 +30,6 @@ from translate.training import preflight, records, resources
 from translate.training.averaging import AveragedWeights
 from translate.training.callbacks import NOT_FINITE, Budget, DevTranslations, StopWhenNotFinite
 from translate.training.checkpoints import AtomicCheckpointIO, LastCheckpoint
-from translate.training.fine_tuning import Origin, find_origin
 from translate.training.launch import is_first_process, refuse_other_launch, started_by_the_first
 from translate.training.resources import on_gpu
 from translate.training.settings import Precision, TrainingConfig, flat, read_config
@@ -39,6 +38,7 @@ from translate.training.trainer import build_trainer, ending_together, quieten_l
 
 log = logging.getLogger(__name__)
 
+FIND_ORIGIN = "translate.extras.fine_tuning:find_origin"
 SHARDED = "translate.extras.sharding:ShardedTask"
 COMPILER = "translate.extras.compilation:Compiler"
 CHECK_COMPILER = "translate.extras.compilation:check_compiler"
@@ -155,8 +155,8 @@ class TrainingRun:
                 threads=torch.get_num_threads(),
             )  # fmt: skip
 
-    def _check(self, init: str | None) -> Origin | None:
-        """Check all that needs no corpus; return what the run begins from."""
+    def _check(self, init: str | None) -> Any:
+        """Check all that needs no corpus; return the `Origin` that the run begins from, or None."""
         config, run, trainer = self.config, self.run, self.config.trainer
         preflight.check_machine_and_model(config)
         if self.main:
@@ -165,11 +165,11 @@ class TrainingRun:
             preflight.check_same_configuration(config.dump(), run)
         else:
             preflight.check_nothing_lost(run)
-        origin = find_origin(run, init, config, resuming=self.resuming)
-        if origin is None and not self.resuming:
-            preflight.check_trained_weights(trainer)
-        if self.main and not self.resuming and config.data.tokens_per_batch == "auto":
-            preflight.check_alone(trainer.num_nodes)
+        origin = None
+        if init is not None or records.noted(run, "init"):
+            origin = on_demand(FIND_ORIGIN)(run, init, config, resuming=self.resuming)
+        if self.main and not self.resuming:
+            preflight.check_new(config, from_nothing=origin is None)
         if self.main and trainer.compile:
             on_demand(CHECK_COMPILER)(trainer.accelerator)
         return origin
@@ -226,8 +226,8 @@ class TrainingRun:
 
     def _callbacks(self, steps: int) -> list[Callback]:
         config, run = self.config, self.run
-        stop_early = StopWhenNotFinite(run, every=config.trainer.log_every, text=self.corpus.train)
-        callbacks: list[Callback] = [stop_early, self.dev, Budget(run)]
+        guard = StopWhenNotFinite(run, every=config.trainer.log_every, text=self.corpus.train)
+        callbacks: list[Callback] = [guard, self.dev, Budget(run)]
         if config.trainer.averages:
             callbacks.append(AveragedWeights(config.trainer.averaging, total_steps=steps))
         if self.main and self.resuming:  # a run that may not go on, damaged, stays as recorded
