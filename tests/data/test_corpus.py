@@ -456,7 +456,8 @@ SHARED_DATA = Path(os.environ.get("TRANSLATE_SHARED_DATA", CONF.parents[1] / "sh
 @pytest.mark.skipif(not (SHARED_DATA / "multi30k").is_dir(), reason="no local Multi30k")
 def test_multi30k_from_a_folder(tmp_path):
     data = node("data", "multi30k_de_en", dir=str(SHARED_DATA / "multi30k"))
-    corpus = corpus_of(data, node("tokenizer", "bpe"), cache=tmp_path)
+    few = node("tokenizer", "bpe", vocab_size=500, train_sentences=2000)
+    corpus = corpus_of(data, few, cache=tmp_path)
     assert (len(corpus.dev), len(corpus.test)) == (1014, 1000)
     assert 28_950 < len(corpus.train) <= 29_000
     assert len(load(corpus.folder).train) == len(corpus.train)
