@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "bench_attention.py"
 
-
-def test_a_whole_run_prints_tables_and_draws(tmp_path: Path) -> None:
-    command = [
-        sys.executable, str(SCRIPT), "--only", "readable,fused", "--lengths", "32,2048",
-        "--repeats", "1", "--plot", str(tmp_path / "cost.png"),
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    rows = re.findall(
-        r"^\| (readable|fused) \| ([\d.,]+) \| ([\d.,]+) \| ", done.stdout, re.MULTILINE
-    )
+def test_a_whole_run_prints_tables_and_draws(
+    script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plot = ["--repeats", "1", "--plot", str(tmp_path / "cost.png")]
+    script.main(["--only", "readable,fused", "--lengths", "32,2048", *plot])
+    shown = capsys.readouterr().out
+    rows = re.findall(r"^\| (readable|fused) \| ([\d.,]+) \| ([\d.,]+) \| ", shown, re.MULTILINE)
     assert [row[0] for row in rows] == ["readable", "fused"] * 2  # time, then memory
     readable, fused = (float(row[2].replace(",", "")) for row in rows[2:])
     assert readable > 4 * 2048**2 * 4 / 2**20 > fused  # of four heads' float32 matrices, one
     assert re.search(r"^fused / readable at N = 2,048: time 0\.\d+, peak memory 0\.\d+$",
-                     done.stdout, re.MULTILINE)  # fmt: skip
+                     shown, re.MULTILINE)  # fmt: skip
     assert (tmp_path / "cost.png").stat().st_size > 5000
 
 

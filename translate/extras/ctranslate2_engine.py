@@ -83,12 +83,10 @@ def problems(
     for key in lacking:
         if verbatim.get(key):
             lines.append(f"{key} = {verbatim[key]}: engine=ctranslate2 has no such option")
-    if config["replace_unknown"]:
-        lines.append(
-            "replace_unknown = true needs attention, which engine=ctranslate2 does not provide"
-        )
-    if config.get("format") == "json":
-        lines.append("format = json includes attention, which engine=ctranslate2 does not provide")
+    for key, needing in (("replace_unknown", True), ("format", "json")):
+        if config.get(key) == needing:
+            shown = str(needing).lower()
+            lines.append(f"{key} = {shown} needs attention, which engine=ctranslate2 has not")
     return lines
 
 
