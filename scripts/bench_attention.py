@@ -125,24 +125,24 @@ MECHANISMS: dict[str, Build] = {
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    given = parse(argv)
+    args = parse(argv)
     costs: dict[str, dict[int, Cost]] = {}
-    for name in given.only:
+    for name in args.only:
         costs[name] = {}
-        for n in given.lengths:
+        for n in args.lengths:
             if name != "additive_score" or n <= LONGEST_ADDITIVE:
                 print(f"{name}, N = {n}", file=sys.stderr)
                 costs[name][n] = cost(
-                    prepared, (name, n), (name, 16), device=given.device, repeats=given.repeats
+                    prepared, (name, n), (name, 16), device=args.device, repeats=args.repeats
                 )
-    asserted = ", fused = flash (asserted)" if given.device == "cuda" else ""
-    print(f"{description(given.device)}{asserted}; median of {given.repeats}\n")
+    asserted = ", fused = flash (asserted)" if args.device == "cuda" else ""
+    print(f"{description(args.device)}{asserted}; median of {args.repeats}\n")
     for title, field in (("milliseconds", "milliseconds"), ("peak MiB", "mebibytes")):
-        print(table(title, costs, given.lengths, field))
+        print(table(title, costs, args.lengths, field))
     print(comparison(costs))
-    if given.plot:
-        draw(costs, given.plot)
-        print(f"{given.plot} is written", file=sys.stderr)
+    if args.plot:
+        draw(costs, args.plot)
+        print(f"{args.plot} is written", file=sys.stderr)
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -159,10 +159,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="A,B,…", help=f"default: all of {', '.join(MECHANISMS)}",
     )  # fmt: skip
     parser.add_argument("--plot", type=picture, metavar="PATH", help="a .png, .svg or .pdf file")
-    given = parser.parse_args(argv)
-    if min(given.lengths) < 1 or len(set(given.lengths)) < 2:  # one has no slope
-        parser.error(f"--lengths {given.lengths}: give two or more, each 1 or more")
-    return given
+    args = parser.parse_args(argv)
+    if min(args.lengths) < 1 or len(set(args.lengths)) < 2:  # one has no slope
+        parser.error(f"--lengths {args.lengths}: give two or more, each 1 or more")
+    return args
 
 
 def prepared(device: str, name: str, n: int) -> Callable[[], None]:

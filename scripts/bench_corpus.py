@@ -105,8 +105,8 @@ def measured(work: Callable[[Path], dict[str, float]], folder: Path, results: Co
             time.sleep(0.02)
 
     threading.Thread(target=watch, daemon=True).start()
-    found = work(folder)
-    results.send(found | {"own": own[0], "mapped": peak_memory() / 2**20})
+    figures = work(folder)
+    results.send(figures | {"own": own[0], "mapped": peak_memory() / 2**20})
 
 
 def apart(work: Callable[[Path], dict[str, float]], folder: Path) -> dict[str, float]:
@@ -116,12 +116,12 @@ def apart(work: Callable[[Path], dict[str, float]], folder: Path) -> dict[str, f
     process.start()
     theirs.close()  # the other end is the child's alone: what ends it, ends the wait
     try:
-        found: dict[str, float] = results.recv()
+        figures: dict[str, float] = results.recv()
     except EOFError:
         process.join()
         sys.exit(f"{work.__name__} ended with status {process.exitcode} (-9: out of memory?)")
     process.join()
-    return found
+    return figures
 
 
 def main() -> None:
@@ -139,8 +139,8 @@ def main() -> None:
             write_corpus(folder, pairs)
             row = [f"{pairs:,}"]
             for work in (prepared, fed):
-                found = apart(work, folder)
-                row += [f"{found['seconds']:.1f}", f"{found['own']:.0f}", f"{found['mapped']:.0f}"]
+                cost = apart(work, folder)
+                row += [f"{cost['seconds']:.1f}", f"{cost['own']:.0f}", f"{cost['mapped']:.0f}"]
         print(f"| {' | '.join(row)} |", flush=True)
 
 

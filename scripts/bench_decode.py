@@ -46,7 +46,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from options import begin, peak_memory, positive, whole
-from peers import named_command, told
+from peers import figures_of, named_command
 
 from translate import machine
 from translate.errors import UserError
@@ -118,8 +118,8 @@ def main() -> None:
     # of CTranslate2, a thread each; on a GPU they would only share it
     options.workers = options.threads if options.device == "cpu" else 1
     if options.measure:
-        found = measure(options, in_turns(), **json.loads(options.measure))
-        print(json.dumps(found._asdict()))
+        measured = measure(options, in_turns(), **json.loads(options.measure))
+        print(json.dumps(measured._asdict()))
         return
     if options.device != "cpu" and "workers" in " ".join(options.engines):
         parser.error(
@@ -143,12 +143,12 @@ def main() -> None:
                     process.turn()
             fastest = math.nan
             for name, peer in peers.items():
-                found = peer.measured()
-                fastest = max(found.sentences, fastest)  # NaN, if second, is never the larger
-                print(row(f"{name} | {search} | ", found), flush=True)
+                measured = peer.measured()
+                fastest = max(measured.sentences, fastest)  # NaN, if second, is never the larger
+                print(row(f"{name} | {search} | ", measured), flush=True)
             for (engine, tokens), process in rows.items():
-                found = process.measured()
-                print(row(f"{engine} | {search} | {tokens}", found, fastest), flush=True)
+                measured = process.measured()
+                print(row(f"{engine} | {search} | {tokens}", measured, fastest), flush=True)
 
 
 def known_engine(text: str) -> str:
@@ -174,9 +174,9 @@ def check(options: argparse.Namespace) -> None:
     lines = count_lines(options.input)
     if not lines:
         raise UserError(f"{options.input} is empty: give sentences to translate")
-    if options.reference and (found := count_lines(options.reference)) != lines:
+    if options.reference and (count := count_lines(options.reference)) != lines:
         raise UserError(
-            f"{options.reference} has {counted(found, 'line')}, {options.input} {lines:,}: "
+            f"{options.reference} has {counted(count, 'line')}, {options.input} {lines:,}: "
             "give as many"
         )
 
@@ -196,12 +196,12 @@ def started(
     return rows
 
 
-def row(name: str, found: Measured, fastest: float = math.nan) -> str:
+def row(name: str, one: Measured, fastest: float = math.nan) -> str:
     """Of the table; nothing stands where nothing is known."""
     figures = [
-        (found.sentences, ",.0f"), (found.sentences / fastest, ".2f"), (found.tokens, ",.0f"),
-        (found.cpu, ".2f"), (found.p50, ".1f"), (found.load, ".1f"), (found.peak, ",.0f"),
-        (found.bleu, ".2f"),
+        (one.sentences, ",.0f"), (one.sentences / fastest, ".2f"), (one.tokens, ",.0f"),
+        (one.cpu, ".2f"), (one.p50, ".1f"), (one.load, ".1f"), (one.peak, ",.0f"),
+        (one.bleu, ".2f"),
     ]  # fmt: skip
     shown = ("" if math.isnan(figure) else format(figure, form) for figure, form in figures)
     return f"| {name} | {' | '.join(shown)} |"
@@ -225,7 +225,7 @@ class Process:
         self._answer()
 
     def measured(self) -> Measured:
-        """What it has found, after its last turn."""
+        """The figures of all its turns, after the last."""
         return Measured(**json.loads(self._end()))
 
     def _answer(self) -> None:
@@ -254,16 +254,16 @@ class Peer:
 
     def __init__(self, command: str) -> None:
         self.command = command
-        self._told: list[Measured] = []
+        self._turns: list[Measured] = []
 
     def turn(self) -> None:
         """Let it translate the file."""
-        sentences, tokens, peak, bleu = told(self.command, SPEEDS, ["peak_rss_mb", "bleu"])
-        self._told.append(Measured(sentences, tokens, peak=peak, bleu=bleu))
+        sentences, tokens, peak, bleu = figures_of(self.command, SPEEDS, ["peak_rss_mb", "bleu"])
+        self._turns.append(Measured(sentences, tokens, peak=peak, bleu=bleu))
 
     def measured(self) -> Measured:
         """The medians of its turns."""
-        return Measured(*map(statistics.median, zip(*self._told, strict=True)))
+        return Measured(*map(statistics.median, zip(*self._turns, strict=True)))
 
 
 def exported(run: Path, engine: str, folder: Path) -> str:
@@ -422,12 +422,12 @@ def direct(
     beam = search.get("beam_size", 1)
 
     def translate(lines: list[str]) -> list[Translated]:
-        found = translator.translate_batch(
+        results = translator.translate_batch(
             [source.spelled(line) for line in lines],
             beam_size=beam, length_penalty=search.get("alpha", 0.0), max_decoding_length=200,
             max_batch_size=tokens, batch_type="tokens",
         )  # fmt: skip
-        best = [result.hypotheses[0] for result in found]
+        best = [result.hypotheses[0] for result in results]
         return [Translated(target.decode([ids[piece] for piece in y]), len(y)) for y in best]
 
     return translate

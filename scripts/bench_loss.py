@@ -33,8 +33,8 @@ VOCABULARIES = (8_000, 16_000, 32_000, 64_000)
 def chunked(rows: int, hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
     with mock.patch.object(objectives, "rows_at_once", return_value=rows):
         criterion = objectives.CrossEntropy(SMOOTHING)
-        found = objectives.projected_loss(hidden, weight, None, targets, criterion)
-    return found.smoothed
+        loss = objectives.projected_loss(hidden, weight, None, targets, criterion)
+    return loss.smoothed
 
 
 def whole(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
@@ -56,21 +56,21 @@ def main() -> None:
     add_options(parser, repeats=3)
     parser.add_argument("--rows", type=positive, default=4096)
     parser.add_argument("--vocabularies", nargs="+", type=positive, default=list(VOCABULARIES))
-    given = parser.parse_args()
+    args = parser.parse_args()
     costs = {
         name: [
             cost(
-                prepared, (name, given.rows, vocabulary), (name, 8, 16),
-                device=given.device, repeats=given.repeats,
+                prepared, (name, args.rows, vocabulary), (name, 8, 16),
+                device=args.device, repeats=args.repeats,
             )
-            for vocabulary in given.vocabularies
+            for vocabulary in args.vocabularies
         ]
         for name in LOSSES
     }  # fmt: skip
-    print(f"{description(given.device)}; {given.rows:,} rows; median of {given.repeats}\n")
+    print(f"{description(args.device)}; {args.rows:,} rows; median of {args.repeats}\n")
     for unit, field in (("peak MiB", "mebibytes"), ("milliseconds", "milliseconds")):
-        print(f"| {unit} | {' | '.join(f'V = {v:,}' for v in given.vocabularies)} |")
-        print("|---" * (1 + len(given.vocabularies)) + "|")
+        print(f"| {unit} | {' | '.join(f'V = {v:,}' for v in args.vocabularies)} |")
+        print("|---" * (1 + len(args.vocabularies)) + "|")
         for name, row in costs.items():
             print(f"| {name} | {' | '.join(f'{getattr(cell, field):,.0f}' for cell in row)} |")
         print()
@@ -87,9 +87,9 @@ def inputs(rows: int, vocabulary: int, device: str) -> tuple[Tensor, Tensor, Ten
     return hidden, weight, torch.randint(vocabulary, (rows,), device=device)
 
 
-def forward_and_backward(name: str, given: tuple[Tensor, Tensor, Tensor]) -> None:
-    with torch.autocast("cuda", torch.bfloat16, enabled=given[0].is_cuda):
-        torch.autograd.grad(LOSSES[name](*given), given[:2])
+def forward_and_backward(name: str, tensors: tuple[Tensor, Tensor, Tensor]) -> None:
+    with torch.autocast("cuda", torch.bfloat16, enabled=tensors[0].is_cuda):
+        torch.autograd.grad(LOSSES[name](*tensors), tensors[:2])
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from options import begin, composed, positive, quoted
-from peers import named_command, told
+from peers import figures_of, named_command
 
 EVERY = 10  # steps between two reports
 COLUMNS = [
@@ -77,13 +77,13 @@ def main() -> None:
             rows.setdefault((name, "", ""), []).append(measure_peer(command))
         for row, chosen in ours.items():
             rows.setdefault(row, []).append(measure(options.steps, chosen))
-    found = {row: median(measured) for row, measured in rows.items()}
+    speeds = {row: median(measured) for row, measured in rows.items()}
     fastest = max(
-        (one.tokens for (_, precision, _), one in found.items() if not precision), default=math.nan
+        (one.tokens for (_, precision, _), one in speeds.items() if not precision), default=math.nan
     )
     limits, limit = matrix_limits()
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
-    for (name, precision, tokens), one in found.items():
+    for (name, precision, tokens), one in speeds.items():
         share = one.products / limits.get(precision.partition("-")[0], math.nan)
         print(
             f"| {name} | {precision} | {tokens} | {one.tokens:,.0f} "
@@ -149,7 +149,7 @@ def measure(steps: int, chosen: list[str]) -> Measured:
     with tempfile.TemporaryDirectory() as folder:
         start = train(Path(folder) / "first", 1, 1, chosen).start
         run = Path(folder) / "run"
-        found = train(run, steps, EVERY, chosen)
+        result = train(run, steps, EVERY, chosen)
         with (run / "metrics.csv").open(newline="", encoding="utf-8") as file:
             speeds = [float(row["tokens_per_second"] or 0) for row in csv.DictReader(file)]
         speed = statistics.median([speed for speed in speeds if speed][1:])
@@ -157,7 +157,7 @@ def measure(steps: int, chosen: list[str]) -> Measured:
         operations = 6 * weights_a_token(run, source, target)
         # our logs count the source's </s>, which other toolkits do not
         counted = 1 - source.count / (source.tokens + target.tokens)
-    return found._replace(tokens=speed * counted, start=start, products=speed * operations / 1e9)
+    return result._replace(tokens=speed * counted, start=start, products=speed * operations / 1e9)
 
 
 def train(run: Path, steps: int, every: int, overrides: list[str]) -> Measured:
@@ -231,7 +231,9 @@ def weights_a_token(run: Path, source: Side, target: Side) -> float:
 
 def measure_peer(command: str) -> Measured:
     """The figures a peer's own script prints as JSON."""
-    return Measured(*told(command, ["tok_per_s"], ["start_to_first_step_end_s", "peak_rss_mb"]))
+    return Measured(
+        *figures_of(command, ["tok_per_s"], ["start_to_first_step_end_s", "peak_rss_mb"])
+    )
 
 
 def median(row: list[Measured]) -> Measured:
@@ -250,7 +252,7 @@ def matrix_limits() -> tuple[dict[str, float], str]:
 
     on_gpu = torch.cuda.is_available()
     device, rows, wide = ("cuda", 8192, (8192, 8192)) if on_gpu else ("cpu", 4096, (256, 1024))
-    found = {}
+    limits = {}
     for name, dtype in (("32", torch.float32), ("bf16", torch.bfloat16)):
         x = torch.randn(rows, wide[0], device=device).to(dtype)
         y = torch.randn(wide, device=device).to(dtype)
@@ -261,11 +263,11 @@ def matrix_limits() -> tuple[dict[str, float], str]:
             if on_gpu:
                 torch.cuda.synchronize()
             times.append(time.perf_counter() - started)
-        found[name] = 2 * rows * wide[0] * wide[1] / statistics.median(times) / 1e9
+        limits[name] = 2 * rows * wide[0] * wide[1] / statistics.median(times) / 1e9
     size = f"({rows:,} × {wide[0]:,}) · ({wide[0]:,} × {wide[1]:,})"
-    return found, (
-        f"the limit, {size} on {device}, GFLOP/s: {found['32']:,.0f} float32, "
-        f"{found['bf16']:,.0f} bfloat16"
+    return limits, (
+        f"the limit, {size} on {device}, GFLOP/s: {limits['32']:,.0f} float32, "
+        f"{limits['bf16']:,.0f} bfloat16"
     )
 
 

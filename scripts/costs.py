@@ -59,23 +59,23 @@ def description(device: str) -> str:
 
 
 def cost(
-    prepare: Prepare, given: tuple[Any, ...], small: tuple[Any, ...], *, device: str, repeats: int
+    prepare: Prepare, inputs: tuple[Any, ...], small: tuple[Any, ...], *, device: str, repeats: int
 ) -> Cost:
-    """Of what `prepare(device, *given)` returns to be run; `small` is enough to load libraries."""
+    """Of what `prepare(device, *inputs)` returns to be run; `small` is enough to load libraries."""
     if device == "cuda":
-        return on_cuda(prepare, given, repeats)
+        return on_cuda(prepare, inputs, repeats)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # before the new process imports torch
     context = multiprocessing.get_context("forkserver")
     imported_once = ["torch", "translate.models.transformer", "translate.training.objectives"]
     context.set_forkserver_preload(imported_once)
     with ProcessPoolExecutor(1, mp_context=context) as process:
-        return process.submit(on_cpu, prepare, given, small, repeats).result()
+        return process.submit(on_cpu, prepare, inputs, small, repeats).result()
 
 
-def on_cpu(prepare: Prepare, given: tuple[Any, ...], small: tuple[Any, ...], repeats: int) -> Cost:
+def on_cpu(prepare: Prepare, inputs: tuple[Any, ...], small: tuple[Any, ...], repeats: int) -> Cost:
     torch.set_num_threads(1)
     prepare("cpu", *small)()
-    run = prepare("cpu", *given)
+    run = prepare("cpu", *inputs)
     before = peak_memory()
     run()
     rise = peak_memory() - before
@@ -87,8 +87,8 @@ def on_cpu(prepare: Prepare, given: tuple[Any, ...], small: tuple[Any, ...], rep
     return Cost(1000 * statistics.median(times), rise / MEBIBYTE)
 
 
-def on_cuda(prepare: Prepare, given: tuple[Any, ...], repeats: int) -> Cost:
-    run = prepare("cuda", *given)
+def on_cuda(prepare: Prepare, inputs: tuple[Any, ...], repeats: int) -> Cost:
+    run = prepare("cuda", *inputs)
     for _ in range(3):  # kernels are loaded and chosen
         run()
     torch.cuda.synchronize()

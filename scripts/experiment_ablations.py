@@ -76,22 +76,21 @@ class Row:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    given = parse(argv)
-    changes = checked(given)
+    args = parse(argv)
+    changes = checked(args)
     for number, change in enumerate(changes, start=1):
-        for seed in given.seeds:
+        for seed in args.seeds:
             if is_of_training(change):
                 tell(f"[{number}/{len(changes)}] training {change}, seed {seed}")
-                train(folder(given.output, change, seed), settings(given, change, seed))
+                train(folder(args.output, change, seed), settings(args, change, seed))
     translations = {
-        change: [translated(given.output, change, seed) for seed in given.seeds]
-        for change in changes
+        change: [translated(args.output, change, seed) for seed in args.seeds] for change in changes
     }
-    rows = judged(given.output, given.seeds, translations)
+    rows = judged(args.output, args.seeds, translations)
     figures = json.dumps([asdict(row) for row in rows], indent=2)
-    (given.output / "ablations.json").write_text(f"{figures}\n", "utf-8")
+    (args.output / "ablations.json").write_text(f"{figures}\n", "utf-8")
     text = table(rows)
-    (given.output / "ablations.md").write_text(text, "utf-8")
+    (args.output / "ablations.md").write_text(text, "utf-8")
     print(text, end="")
 
 
@@ -108,21 +107,21 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--seeds", type=numbers, default=[1], metavar="N,N,…", help="to train with; default: 1"
     )
-    given = parser.parse_intermixed_args(argv)
-    if len(set(given.seeds)) < len(given.seeds):
-        parser.error(f"--seeds {given.seeds} has a seed twice")
+    args = parser.parse_intermixed_args(argv)
+    if len(set(args.seeds)) < len(args.seeds):
+        parser.error(f"--seeds {args.seeds} has a seed twice")
     for place, overrides in [
-        *((f"--change {change!r}", shlex.split(change)) for change in given.changes or []),
-        ("KEY=VALUE", given.overrides),
+        *((f"--change {change!r}", shlex.split(change)) for change in args.changes or []),
+        ("KEY=VALUE", args.overrides),
     ]:
         if not all("=" in override for override in overrides):
             parser.error(f"{place}: give KEY=VALUE; quote several for one --change together")
         if any(override.startswith("seed=") for override in overrides):
             parser.error(f"{place}: choose seeds with --seeds")
-    return given
+    return args
 
 
-def checked(given: argparse.Namespace) -> list[str]:
+def checked(args: argparse.Namespace) -> list[str]:
     """The recipe and the changes, each looked at before the first training.
 
     Default changes that the recipe already has are left out.
@@ -131,16 +130,16 @@ def checked(given: argparse.Namespace) -> list[str]:
         UserError: a change changes nothing in this recipe, cannot be trained, or has other dev
             sentences.
     """
-    recipe = composed(settings(given, RECIPE, given.seeds[0]))
+    recipe = composed(settings(args, RECIPE, args.seeds[0]))
     changes = [RECIPE]
-    for change in dict.fromkeys(given.changes or CHANGES):
-        config = composed(settings(given, change, given.seeds[0]))
+    for change in dict.fromkeys(args.changes or CHANGES):
+        config = composed(settings(args, change, args.seeds[0]))
         if config == recipe:
-            if given.changes:
+            if args.changes:
                 raise UserError(
-                    f"--change {change!r} changes nothing: {given.recipe} already has it"
+                    f"--change {change!r} changes nothing: {args.recipe} already has it"
                 )
-            tell(f"leaving out {change}: {given.recipe} already has it")
+            tell(f"leaving out {change}: {args.recipe} already has it")
             continue
         if config["data"] != recipe["data"] and dev(config) != dev(recipe):
             raise UserError(
@@ -170,9 +169,9 @@ def folder(output: Path, change: str, seed: int) -> Path:
     return output / f"{name.replace('/', '_').replace(' ', '_')}-seed={seed}"
 
 
-def settings(given: argparse.Namespace, change: str, seed: int) -> list[str]:
+def settings(args: argparse.Namespace, change: str, seed: int) -> list[str]:
     overrides = [] if change == RECIPE else shlex.split(change)
-    return [f"experiment={given.recipe}", *given.overrides, *overrides, f"seed={seed}"]
+    return [f"experiment={args.recipe}", *args.overrides, *overrides, f"seed={seed}"]
 
 
 def translated(output: Path, change: str, seed: int) -> Stored:
@@ -202,12 +201,12 @@ def judged(
         Row(
             change=change,
             parameters=parameters(folder(output, change, seeds[0])),
-            gain=None if change == RECIPE else fmean(found["bleu"]) - base,
+            gain=None if change == RECIPE else fmean(each["bleu"]) - base,
             p=chances.get(change),
             p_holm=adjusted.get(change),
-            **found,
+            **each,
         )
-        for change, found in scores.items()
+        for change, each in scores.items()
     ]
 
 
@@ -218,21 +217,21 @@ def by_sentences(
     config = yaml.safe_load((folder(output, RECIPE, seed) / "config.yaml").read_text("utf-8"))
     options = CompareOptions.model_fields
     _, references = dev(config)
-    found = differences(
+    tested = differences(
         {change: one.hypotheses for change, (one,) in translations.items()},
         references,
         tokenize=translations[RECIPE][0].tokenize,
         **{key: options[key].default for key in ("resamples", "trials", "seed")},
     )
-    return {change: metrics["bleu"].p for change, metrics in found.items()}
+    return {change: metrics["bleu"].p for change, metrics in tested.items()}
 
 
 def by_seeds(scores: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, float]:
     """Welch's p-value over the seeds, by change; none where no seed deviates."""
-    found = {
+    chances = {
         change: welch(scores[RECIPE]["bleu"], each["bleu"]).p for change, each in scores.items()
     }
-    return {change: p for change, p in found.items() if change != RECIPE and not math.isnan(p)}
+    return {change: p for change, p in chances.items() if change != RECIPE and not math.isnan(p)}
 
 
 def parameters(run: Path) -> int:

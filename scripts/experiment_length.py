@@ -79,28 +79,28 @@ class Sentences:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    given = parse(argv)
-    systems = {name: settings(name, given) for name in given.models}
-    schemes = {positions: folder_of(positions) for positions in given.positions}
+    args = parse(argv)
+    systems = {name: settings(name, args) for name in args.models}
+    schemes = {positions: folder_of(positions) for positions in args.positions}
     systems |= {
-        folder: settings("transformer", given, positions) for positions, folder in schemes.items()
+        folder: settings("transformer", args, positions) for positions, folder in schemes.items()
     }
     for number, (name, choice) in enumerate(systems.items(), start=1):
         tell(f"[{number}/{len(systems)}] training {name}")
-        train(given.output / name, choice)
-    config = yaml.safe_load((given.output / next(iter(systems)) / "config.yaml").read_text("utf-8"))
+        train(args.output / name, choice)
+    config = yaml.safe_load((args.output / next(iter(systems)) / "config.yaml").read_text("utf-8"))
     test = held_out(config)
-    if given.models:
-        scores = {name: score(given.output / name, [test], given.edges) for name in given.models}
-        write(given.output / "length", scores, given.fewest)
+    if args.models:
+        scores = {name: score(args.output / name, [test], args.edges) for name in args.models}
+        write(args.output / "length", scores, args.fewest)
     if schemes:
-        tests = [test, longer(config, given.output / "longer")]
+        tests = [test, longer(config, args.output / "longer")]
         scores = {
-            positions: score(given.output / folder, tests, given.edges)
+            positions: score(args.output / folder, tests, args.edges)
             for positions, folder in schemes.items()
         }
         trained_to = config["data"]["max_words"]
-        write(given.output / "extrapolation", scores, given.fewest, trained_to)
+        write(args.output / "extrapolation", scores, args.fewest, trained_to)
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -134,35 +134,35 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="N",
         help="buckets with fewer sentences are listed in the tables but not drawn; default: 20",
     )
-    given = parser.parse_intermixed_args(argv)
-    if sorted(set(given.edges)) != list(given.edges):
-        parser.error(f"--edges: {given.edges} do not rise")
-    if not given.models and not given.positions:
+    args = parser.parse_intermixed_args(argv)
+    if sorted(set(args.edges)) != list(args.edges):
+        parser.error(f"--edges: {args.edges} do not rise")
+    if not args.models and not args.positions:
         parser.error("nothing to train: give --models or --positions")
-    chosen = {override.partition("=")[0] for override in given.overrides}
-    if "experiment" in chosen and given.recipes:
+    chosen = {override.partition("=")[0] for override in args.overrides}
+    if "experiment" in chosen and args.recipes:
         parser.error("--recipes chooses an experiment= for each model: give only one of the two")
-    given.recipes = given.recipes or (None if chosen & {"data", "experiment"} else "toy")
-    given.its_corpus = not chosen & {"data", "experiment"}  # that of the recipes
-    if given.positions and not (given.its_corpus and given.recipes == "toy"):
+    args.recipes = args.recipes or (None if chosen & {"data", "experiment"} else "toy")
+    args.its_corpus = not chosen & {"data", "experiment"}  # that of the recipes
+    if args.positions and not (args.its_corpus and args.recipes == "toy"):
         parser.error(
             "--positions needs sentences of any length, as from the toy grammar: leave out data="
         )
-    unknown = [model for model in given.models if model not in RECIPES]
-    if unknown and given.recipes:
+    unknown = [model for model in args.models if model not in RECIPES]
+    if unknown and args.recipes:
         parser.error(
-            f"{given.recipes} has no recipe for {', '.join(unknown)}: give data= without --recipes"
+            f"{args.recipes} has no recipe for {', '.join(unknown)}: give data= without --recipes"
         )
-    return given
+    return args
 
 
-def settings(model: str, given: argparse.Namespace, positions: str | None = None) -> list[str]:
+def settings(model: str, args: argparse.Namespace, positions: str | None = None) -> list[str]:
     """What to train a model with: its recipe, if there is one, and the overrides."""
-    recipe = [f"experiment={given.recipes}{RECIPES[model]}"] if given.recipes else []
-    if given.its_corpus:
-        recipe += CHANGES[given.recipes]
+    recipe = [f"experiment={args.recipes}{RECIPES[model]}"] if args.recipes else []
+    if args.its_corpus:
+        recipe += CHANGES[args.recipes]
     other = [] if positions in (None, RECIPE_POSITIONS) else [f"model.positions={positions}"]
-    return [f"model={model}", *recipe, *other, *given.overrides]
+    return [f"model={model}", *recipe, *other, *args.overrides]
 
 
 def folder_of(positions: str) -> str:

@@ -79,11 +79,11 @@ def binding(settings: Sequence[str]) -> list[str]:
 def evaluated(run: Path, name: str, *arguments: str, output: Path | None = None) -> Stored:
     """The run's evaluation under this name: made now, unless one of its weights is there."""
     folder = output or run / "evaluation"
-    found = read(folder, name)
+    stored = read(folder, name)
     weights = file_hash(bundle.find(run) / bundle.WEIGHTS)
-    if found is None or found.figures["sha256"].get("model") != weights:
+    if stored is None or stored.figures["sha256"].get("model") != weights:
         elsewhere = [f"output={output}"] if output else []
         translate("evaluate", f"run={run}", *arguments, *elsewhere)
-        found = read(folder, name)
-    assert found is not None
-    return found
+        stored = read(folder, name)
+    assert stored is not None
+    return stored

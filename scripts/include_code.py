@@ -51,16 +51,16 @@ def source_of(path: Path, name: str) -> str:
     text = path.read_text(encoding="utf-8")
     body = ast.parse(text).body
     for part in name.split("."):
-        found = [
+        definitions = [
             node
             for node in body
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == part
         ]
-        if len(found) != 1:
-            raise SystemExit(f"{path.name} has {len(found)} definitions of {name}, not one")
-        body = found[0].body
-    first = min(node.lineno for node in (found[0], *found[0].decorator_list))
-    return textwrap.dedent("\n".join(text.splitlines()[first - 1 : found[0].end_lineno]))
+        if len(definitions) != 1:
+            raise SystemExit(f"{path.name} has {len(definitions)} definitions of {name}, not one")
+        body = definitions[0].body
+    first = min(node.lineno for node in (definitions[0], *definitions[0].decorator_list))
+    return textwrap.dedent("\n".join(text.splitlines()[first - 1 : definitions[0].end_lineno]))
 
 
 def table_of(path: Path) -> str:

@@ -18,7 +18,7 @@ def named_command(text: str) -> tuple[str, str]:
     return name, command
 
 
-def told(command: str, needed: Sequence[str], known: Sequence[str]) -> list[float]:
+def figures_of(command: str, needed: Sequence[str], known: Sequence[str]) -> list[float]:
     """The figures of these names that a peer prints, NaN for what of `known` it does not know.
 
     Raises:

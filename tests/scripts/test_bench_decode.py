@@ -47,12 +47,12 @@ def test_a_row_counts_sentences_tokens_and_the_time_of_one(script, monkeypatch, 
 def test_a_peer_stands_beside_in_the_same_table(script, monkeypatch, capsys) -> None:
     speeds = {1: 80, 5: 20}
 
-    def told(command: str, *_: Any) -> list[float]:
+    def figures_of(command: str, *_: Any) -> list[float]:
         name, beam = command.split()
         return [speeds[int(beam)] * (2 if name == "quick" else 1), 600.0, math.nan, math.nan]
 
     monkeypatch.setattr(script, "check", lambda _: None)
-    monkeypatch.setattr(script, "told", told)
+    monkeypatch.setattr(script, "figures_of", figures_of)
     row = SimpleNamespace(turn=lambda: None, measured=lambda: script.Measured(100.0, 1300.0, 9.5))
     monkeypatch.setattr(script, "Process", lambda **_: row)
     given = ["run", "in", "--engines", "native", "--tokens", "512",

@@ -39,7 +39,7 @@ WRONG = {
         ("--positions rotary data=files", "--positions needs .* the toy grammar"),
         ("--models ", "nothing to train"),
         ("--recipes toy experiment=toy_rnn", "give only one of the two"),
-        ("--edges 20,10", r"--edges: length bucket edges \[20, 10\] do not rise"),
+        ("--edges 20,10", r"--edges: \[20, 10\] do not rise"),
     ],
 }
 
