@@ -32,7 +32,7 @@ from pathlib import Path
 import yaml
 from pydantic.fields import FieldInfo
 
-from translate.cli.commands import COMMANDS
+from translate.cli.main import COMMANDS
 from translate.cli.options import Group, marks_of
 from translate.compose import options, yaml_value
 from translate.nodes import NODES, descriptions

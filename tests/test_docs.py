@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from translate.cli.arguments import Job, split
-from translate.cli.commands import COMMANDS
 from translate.cli.composing import launch
+from translate.cli.main import COMMANDS
 from translate.compose import node_of
 from translate.config import Node, problems
 from translate.data.corpus import check_data

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-
-def on_demand(name: str) -> Any:
-    """Import the object that `module:attribute` names."""
-    module, _, attribute = name.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+on_demand = pkgutil.resolve_name  # imports the object that `module:attribute` names
 
 
 class OnDemand(Mapping[str, Any]):

@@ -13,27 +13,13 @@ from pathlib import Path
 import pytest
 
 TINY = [
-    "data=toy",
-    "data.train=300",
-    "data.dev=8",
-    "data.test=8",
-    "data.workers=0",
-    "tokenizer.vocab_size=500",
-    "model.d_model=16",
-    "model.d_ff=16",
-    "model.num_heads=2",
-    "model.encoder_layers=1",
-    "model.decoder_layers=1",
-    "search.beam_size=2",
-    "search.max_length_ratio=0.0",
-    "search.max_length_offset=5",
-    "trainer.max_steps=2",
-    "trainer.validate_every=2",
-    "trainer.validation_sentences=2",
-    "trainer.samples=0",
-    "trainer.accelerator=cpu",
-    "trainer.precision=32-true",
-]
+    "data=toy", "data.train=300", "data.dev=8", "data.test=8", "data.workers=0",
+    "tokenizer.vocab_size=500", "model.d_model=16", "model.d_ff=16", "model.num_heads=2",
+    "model.encoder_layers=1", "model.decoder_layers=1", "search.beam_size=2",
+    "search.max_length_ratio=0.0", "search.max_length_offset=5", "trainer.max_steps=2",
+    "trainer.validate_every=2", "trainer.validation_sentences=2", "trainer.samples=0",
+    "trainer.accelerator=cpu", "trainer.precision=32-true",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

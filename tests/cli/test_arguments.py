@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from translate.cli.arguments import paths_in, split, wants_debug
-from translate.cli.commands import COMMANDS
+from translate.cli.main import COMMANDS
 from translate.errors import UsageError
 
 TEXT, TRAIN, ATTEND = (COMMANDS[name].syntax() for name in ("text", "train", "attend"))

@@ -14,8 +14,6 @@ import pytest
 import yaml
 
 from translate.cli import attend
-from translate.cli.arguments import split
-from translate.cli.commands import COMMANDS
 from translate.extras.attention_views import Attended, Tokens, write_view
 from translate.models.transformer import TransformerConfig
 from translate.training import records
@@ -84,14 +82,6 @@ def test_n_best_lines_carry_number_and_score(program, run: str) -> None:
     rows = [line.split("\t") for line in done.out.splitlines()]
     assert [row[0] for row in rows] == ["1", "1", "2", "2"]
     assert float(rows[0][1]) >= float(rows[1][1])
-
-
-def test_the_search_can_be_changed_and_is_the_runs_own_otherwise(run: str) -> None:
-    text = COMMANDS["text"]
-    own = text.options.stored_nodes(run.removeprefix("run="))["search"]
-    assert (own["kind"], own["beam_size"]) == ("beam", 2)
-    arguments = split(text.syntax(), [run, "search=greedy"])
-    assert text.options.values_of(arguments, {"search": own})[0]["search"]["kind"] == "greedy"
 
 
 @pytest.mark.parametrize(
@@ -395,13 +385,6 @@ def test_self_attention_has_the_same_words_on_both_sides(
     (found,) = json.loads(paths[-1].read_text("utf-8"))["runs"]
     assert found["attention"] == attention
     assert found["words"]["source"] == found["words"]["target"] == words
-
-
-def test_a_sentence_that_is_no_unicode_is_attended_to(program, run: str, tmp_path: Path) -> None:
-    done = program("attend", run, "output=a.json", "reference=the dog", "der \udcff Hund")
-    assert done.status == 0, done.err
-    (found,) = json.loads((tmp_path / "a.json").read_text("utf-8"))["runs"]
-    assert found["source"] == "der \N{REPLACEMENT CHARACTER} Hund"
 
 
 def test_two_runs_side_by_side(program, run: str, trained: Path, tmp_path: Path) -> None:

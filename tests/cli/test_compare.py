@@ -224,20 +224,6 @@ def test_an_average_and_a_fine_tuned_run_are_no_seeds(
         assert f"{name} translates every sentence as base does." in done.out
 
 
-def test_a_stopped_training_is_told_and_is_no_seed(
-    program, runs: Path, home: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(runs, tmp_path / "sweep")
-    record = tmp_path / "sweep" / "toy-seed=2" / "provenance.json"
-    for status, counts in (("finished", True), ("unfinished", False)):
-        record.write_text(json.dumps({"status": status}), encoding="utf-8")
-        done = program("compare", "sweep", *FAST, f"cache={home}/data")
-        assert done.status == 0, done.err
-        told = "toy-seed=2 is unfinished (its model is of step 2 of 2), so it is not part of"
-        assert (told in " ".join(done.out.split())) is not counts
-        assert ("over seeds" in done.out.replace("mean over seeds", "")) is counts
-
-
 def test_seeds_of_an_experiment_differ_in_nothing_that_changes_the_result(
     runs: Path, tmp_path: Path
 ) -> None:

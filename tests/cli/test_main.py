@@ -16,9 +16,8 @@ import pytest
 
 from translate import __main__ as entry
 from translate.cli.arguments import Job, split
-from translate.cli.commands import COMMANDS
 from translate.cli.composing import launch
-from translate.cli.main import StoppedError, main
+from translate.cli.main import COMMANDS, StoppedError, main
 from translate.data.corpus import check_data
 from translate.errors import UserError
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from translate.cli.arguments import Job, split
-from translate.cli.commands import COMMANDS
 from translate.cli.composing import launch
+from translate.cli.main import COMMANDS
 from translate.models import registry
 from translate.training.optim import InverseSqrtConfig
 from translate.training.settings import training_problems

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from translate.cli.commands import COMMANDS
+from translate.cli.main import COMMANDS
 from translate.inference import translator
 from translate.inference.batches import Workers
 

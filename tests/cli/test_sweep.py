@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from translate.cli.arguments import Job, split
-from translate.cli.commands import COMMANDS
 from translate.cli.composing import launch, swept_keys
+from translate.cli.main import COMMANDS
 from translate.cli.train import check, folder
 from translate.errors import JobFailedError, UsageError, UserError
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from translate.cli.arguments import Job, split
-from translate.cli.commands import COMMANDS
 from translate.cli.composing import launch
+from translate.cli.main import COMMANDS
 from translate.compose import groups, options
 from translate.nodes import group_problems
 from translate.training.settings import training_problems

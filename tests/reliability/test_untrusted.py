@@ -19,8 +19,7 @@ import torch
 import yaml
 
 import translate
-from translate.cli.commands import COMMANDS
-from translate.cli.main import main
+from translate.cli.main import COMMANDS, main
 from translate.data.corpus import check_data
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError

@@ -16,12 +16,11 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from translate.cli.arguments import MULTIRUN, Arguments, Job
-from translate.cli.commands import Command
 from translate.compose import (
     STORED,
     Composition,
@@ -36,6 +35,9 @@ from translate.errors import JobFailedError, UsageError, UserError, first_line
 from translate.nodes import without_effect
 from translate.training.launch import started_by_lightning
 from translate.wording import listing
+
+if TYPE_CHECKING:
+    from translate.cli.main import Command
 
 log = logging.getLogger(__name__)
 

@@ -6,16 +6,18 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field, NonNegativeInt
 
 from translate.cli.arguments import Arguments, Job
-from translate.cli.commands import Command
 from translate.cli.options import CACHE, Folder, Group, Options, PathOption
 from translate.config import problems
 from translate.names import on_demand
 from translate.nodes import group_problems
+
+if TYPE_CHECKING:
+    from translate.cli.main import Command
 
 DIAGNOSE = "translate.extras.doctor:diagnose"
 USAGE = """\

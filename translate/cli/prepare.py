@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from translate.cli.arguments import Arguments, Job
-from translate.cli.commands import Command
 from translate.cli.options import CACHE, Folder, Group, Options, PathOption
 from translate.cli.streams import lines_out, output_problems
 from translate.config import problems
@@ -22,6 +21,7 @@ from translate.nodes import group_problems
 REPORT = "translate.extras.corpus_report:render"
 
 if TYPE_CHECKING:
+    from translate.cli.main import Command
     from translate.data.corpus import Corpus
     from translate.data.sources import Source
 

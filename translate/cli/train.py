@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import Field
 
 from translate.cli.arguments import Arguments, Job, file_name
-from translate.cli.commands import Command
 from translate.cli.options import CACHE, Folder, Group, Options, PathOption
 from translate.compose import STORED, is_choice, key_of
 from translate.errors import UsageError, UserError
@@ -25,6 +24,7 @@ from translate.names import on_demand
 from translate.wording import counted, install
 
 if TYPE_CHECKING:
+    from translate.cli.main import Command
     from translate.data.tokenizer import Tokenizers
 
 log = logging.getLogger(__name__)
