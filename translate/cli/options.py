@@ -155,7 +155,7 @@ class Options(Node):
         Raises:
             UserError: the run has no model, or no configuration, that can be read.
         """
-        groups, carried = cls.choices(), dict[str, Any]()
+        groups, carried = cls.marked(Group), dict[str, Any]()
         if run is None:
             return {group: {} for group in groups}
         from translate.inference import bundle  # PyTorch, which not all commands need
@@ -167,11 +167,6 @@ class Options(Node):
         if "data" in groups:
             carried = configuration(run) | carried  # the search is the model's own
         return {group: carried.get(group, {}) for group in groups}
-
-    @classmethod
-    def choices(cls) -> list[str]:
-        """Return the groups of which an option can be chosen."""
-        return list(cls.marked(Group))
 
     @classmethod
     def syntax(cls, name: str, *, composed: bool) -> Syntax:
@@ -261,14 +256,11 @@ class Options(Node):
     @classmethod
     def help(cls, title: str) -> str:
         """Return the help of the command under a first line."""
-        blocks = [title, cls.usage.strip("\n"), "Keys:"]
-        return "\n\n".join(blocks) + "\n" + "".join(f"{line}\n" for line in cls._key_lines())
-
-    @classmethod
-    def _key_lines(cls) -> Iterator[str]:
+        lines = [title, "", cls.usage.strip("\n"), "", "Keys:"]
         for key, field in cls.fields().items():
             if field.description is not None:
-                yield from key_lines(key, described(field))
+                lines += key_lines(key, described(field))
+        return "\n".join(lines) + "\n"
 
 
 def _decoded(value: Any) -> Any:
