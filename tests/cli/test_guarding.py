@@ -27,7 +27,7 @@ def test_items_come_through_and_what_was_done_is_told(program, run: str) -> None
     assert done.status == 0, done.err
     _, second, third, end = done.out.split("\n")
     assert (second, end) == ("", "")
-    assert third.startswith("  https://a.de/b?c  ")
+    assert third.startswith("  https://a.de/b?c ")
     assert "{x}" in third
     assert "line 3 was translated again: " in done.err
     assert "lost https://a.de/b?c" in done.err

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from translate.data.corpus import Corpus
-from translate.data.modifiers import ALONE, NAMES, Modified, Modifiers, Texts, title
+from translate.data.modifiers import ALONE, NAMES, Modified, Texts, title
 from translate.data.module import TranslationData
+from translate.data.sources import Modifiers
 
 BUDGET = 200
 PAIR = Texts("¿Dónde está Tom, María?", "Where is Tom, María?")

@@ -46,10 +46,12 @@ flags, what is wrong with this translation, and mended, what was wrong with an e
 
 A line is translated sentence by sentence. The guard (guard=default) looks for translations that
 cannot be right: empty ones, loops, copies of the source, far too long or cut off, and URLs, e-mail
-addresses, tags and placeholders that did not come through as they are. Sentences with such items
-are then translated around them, and others are searched again; the better translation is kept. What
-was done or is still wrong is reported on standard error with its line number, followed by a count
-of such lines. Numbers are compared, never changed.
+addresses, tags, placeholders and signs that the vocabulary lacks which did not come through as they
+are. Sentences with such items are then translated without them, and the items put back beside the
+translation of their neighbours, as the attention says: tags in pairs, around what they enclosed.
+Others are searched again; the better translation is kept. What was done or is still wrong is
+reported on standard error with its line number, followed by a count of such lines. Numbers are
+compared, never changed. References such as &eacute; or &nbsp; are read as their characters.
 An argument that looks like KEY=VALUE but is not a key is an error, not a sentence; everything after
 -- is a sentence.
 """

@@ -10,25 +10,22 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import accumulate
 from random import Random
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow
 from jaxtyping import Float
 from numpy.typing import NDArray
-from pydantic import Field
 
-from translate.config import Node
 from translate.data.batching import Draws, mixed
 from translate.data.pairs import Places, at
+from translate.data.sources import Modifiers
 from translate.data.tokenizer import Tokenizers
-
-Share = Annotated[float, Field(ge=0, le=1)]
 
 CLOSING = ".!?…。！？"  # punctuation that ends a sentence
 OPENING = {"!": "¡", "?": "¿"}  # Spanish marks that go with it
@@ -41,44 +38,6 @@ class Texts(NamedTuple):
 
     source: str
     target: str
-
-
-class Modifiers(Node):
-    """The node `data.modifiers`: the share of the training pairs that each modifier changes."""
-
-    upper: Share = Field(description="share of pairs in CAPITALS, on both sides")
-    title: Share = Field(description="share of pairs With Capitals Like A Title")
-    lower: Share = Field(
-        description="share of pairs whose source is in lower case; the target stays"
-    )
-    unpunctuated: Share = Field(
-        description="share of pairs without the mark at their end, on both sides"
-    )
-    doubled: Share = Field(
-        description="share of pairs that end in !!, ... or the like, on both sides"
-    )
-    typos: Share = Field(
-        description="share of pairs with one or two slips of the keyboard in the source",
-    )
-    merged: Share = Field(
-        description="share of pairs that are followed by one or two others on the line"
-    )
-    signs: Share = Field(
-        description="share of pairs with a sign of any script or an emoji, in the same place on "
-        "both sides: what the vocabulary spells in bytes is learned to be copied",
-    )
-    names: Share = Field(
-        description="share of pairs in which a name that both sides have is replaced by a word "
-        "that is new, also of other scripts",
-    )
-
-    def contradictions(self) -> Iterator[str]:
-        shares = [getattr(self, name) for name in type(self).model_fields]
-        if sum(shares) > 1:
-            yield (
-                f"data.modifiers: the shares add up to {sum(shares):g}, but a pair is changed by "
-                "one modifier at most: lower them to 1 together"
-            )
 
 
 # One modifier each. It returns the pair changed, or None where it cannot change this one.
@@ -238,7 +197,6 @@ def _name(random: Random) -> str:
 
 
 NAMES = tuple(Modifiers.model_fields)
-UNCHANGED = Modifiers.model_validate(dict.fromkeys(NAMES, 0.0))
 Ids = NDArray[np.int32]
 Modifier = Callable[[Texts, Random], Texts | None]
 ALONE: Mapping[str, Modifier] = {  # those that need no other pair

@@ -34,8 +34,9 @@ from translate.data.batching import (
     spread,
 )
 from translate.data.corpus import Corpus
-from translate.data.modifiers import UNCHANGED, Ids, Modified, Modifiers
+from translate.data.modifiers import Ids, Modified
 from translate.data.pairs import at
+from translate.data.sources import UNCHANGED, Modifiers
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 from translate.names import on_demand

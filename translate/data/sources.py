@@ -14,7 +14,6 @@ from pydantic import Field, NonNegativeInt, PositiveInt, ValidationInfo, field_v
 
 from translate.config import Node
 from translate.data.cleaning import Cleaning
-from translate.data.modifiers import UNCHANGED, Modifiers
 from translate.data.pairs import Lines, Pair
 from translate.data.plain_text import read_lines, read_links, text_hash
 from translate.data.tokenizer import Tag
@@ -30,6 +29,9 @@ MAIN = "main"  # the corpus of `data` itself, beside those of `data.extra`
 Name = NonEmpty | tuple[NonEmpty, NonEmpty]
 AUTO = "auto"  # in place of a name: the split's own name, where there are such files
 log = logging.getLogger(__name__)
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class HoldOut(Node):
@@ -51,6 +53,48 @@ class HoldOut(Node):
                 yield (
                     f"data.hold_out: dev and test both name the group {group}: give it to only one"
                 )
+
+
+class Modifiers(Node):
+    """The node `data.modifiers`: the share of the training pairs that each modifier changes."""
+
+    upper: Share = Field(description="share of pairs in CAPITALS, on both sides")
+    title: Share = Field(description="share of pairs With Capitals Like A Title")
+    lower: Share = Field(
+        description="share of pairs whose source is in lower case; the target stays"
+    )
+    unpunctuated: Share = Field(
+        description="share of pairs without the mark at their end, on both sides"
+    )
+    doubled: Share = Field(
+        description="share of pairs that end in !!, ... or the like, on both sides"
+    )
+    typos: Share = Field(
+        description="share of pairs with one or two slips of the keyboard in the source",
+    )
+    merged: Share = Field(
+        description="share of pairs that are followed by one or two others on the line"
+    )
+    signs: Share = Field(
+        description="share of pairs with a sign of any script or an emoji, in the same place on "
+        "both sides: what the vocabulary spells in bytes is learned to be copied",
+    )
+    names: Share = Field(
+        description="share of pairs in which a name that both sides have is replaced by a word "
+        "that is new, also of other scripts",
+    )
+
+    def contradictions(self) -> Iterator[str]:
+        shares = [getattr(self, name) for name in type(self).model_fields]
+        if sum(shares) > 1:
+            yield (
+                f"data.modifiers: the shares add up to {sum(shares):g}, but a pair is changed by "
+                "one modifier at most: lower them to 1 together"
+            )
+
+
+# runs that were begun without this key change no pair
+UNCHANGED = Modifiers.model_validate(dict.fromkeys(Modifiers.model_fields, 0.0))
 
 
 class Extra(Node):
@@ -128,7 +172,6 @@ class Source(Node, ABC):
         "1 is every pair once per epoch, 5 is usual for several languages, more draws all corpora "
         "alike; for the batches alone: the vocabulary is learned from every pair once",
     )
-    # the default is for runs that were begun without this key
     modifiers: Modifiers = Field(
         default=UNCHANGED,
         description="training pairs changed as people's text differs: translate prepare "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -32,6 +33,7 @@ WORD = re.compile(f"{WORD_START}[^{WORD_START}]*|[^{WORD_START}]+")
 DRAWS = 4  # of a sentence, if they are too long
 UNKNOWN, START, END = "<unk>", "<s>", "</s>"  # the names of these pieces
 RESERVED = ("pad", "unk", "s")
+SYMBOLS = {"No", "Sc", "Sk", "Sm", "So"}  # numbers such as ², currencies, mathematics, others
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 SPECIAL = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
 ERRORS_ONLY = 2  # SentencePiece's log level: its errors are raised, all else is chatter on stderr
@@ -274,6 +276,23 @@ class Tokenizer:
         """The pieces of `encode`, but an unknown one as the text has it and not as `<unk>`."""
         pieces = list(self._processor.encode(_readable(text), out_type=str))
         return [*self.pieces(self.prefix), *pieces] if pieces else []
+
+    def surfaces(self, text: str) -> list[str]:
+        """Return the part of the text that each piece of `encode` stands for, a tag aside."""
+        pieces = self._processor.encode(_readable(text), return_type="proto").pieces
+        return [piece.surface for piece in pieces]
+
+    @cached_property
+    def _letters(self) -> set[str]:
+        return set("".join(self._ids))
+
+    def lacks(self, character: str) -> bool:
+        """Tell whether no piece has a character, or one reads a symbol (m²) as another (m2)."""
+        if self.whole_words or character.isspace():
+            return False
+        read = str(self._processor.normalize(character)).replace(WORD_START, "")
+        changed = read != character and unicodedata.category(character) in SYMBOLS
+        return changed or not self._letters.issuperset(read)
 
     def normalised(self, text: str) -> str:
         """The text as it is read: composed, perhaps in lower case, without spaces around it."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import replace
-from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from pydantic import Field
@@ -82,6 +80,7 @@ class Guard:
 
     Args:
         first: how the translations are searched that the guard watches over.
+        lacks: tells whether the vocabulary of the source lacks a character.
         foreign: whether source and target are different languages, so that a copy is wrong.
         limiting: makes a search the same within the shortlist of the first search.
     """
@@ -94,9 +93,10 @@ class Guard:
         first: SearchConfig,
         *,
         foreign: bool,
+        lacks: Callable[[str], bool] = lambda character: False,
         limiting: Callable[[Search], Search] | None = None,
     ) -> None:
-        self.config, self.protection = config, Protection(config.protect)
+        self.config, self.protection = config, Protection(config.protect, lacks)
         again = build(second(config.again, first))
         self.again = again if limiting is None else limiting(again)
         self._foreign = foreign
@@ -120,18 +120,22 @@ class Guard:
         segments: Sequence[Segment],
         found: Sequence[list[Translation]],
         *,
-        around: Retry,
+        without: Retry,
         again: Retry,
     ) -> list[list[Translation]]:
         """Return the n best of each segment, replaced where the best is wrong; all flagged.
 
         Args:
-            around: translates what is between protected items, which are copied.
+            without: translates a segment without its items, and puts them back by the alignment.
             again: translates by the other search.
         """
         first = list(map(self._tried, segments, found))
-        kept = self._improved(segments, first, attrgetter("damage"), around)
-        kept = self._improved(segments, kept, attrgetter("wrong"), again)
+        # a model that writes the tags may still have lost the sentence between them
+        tagged = {i for i, each in enumerate(segments) if self.protection.has_tags(each.text)}
+        suspects = [i for i, one in enumerate(first) if one.damage or i in tagged]
+        kept = self._improved(segments, first, suspects, without, preferred=tagged)
+        suspects = [i for i, one in enumerate(kept) if one.wrong]
+        kept = self._improved(segments, kept, suspects, again)
         return list(map(self._told, segments, first, kept))
 
     def whole(
@@ -153,18 +157,21 @@ class Guard:
         self,
         segments: Sequence[Segment],
         tries: Sequence[Try],
-        suspect: Callable[[Try], list[str]],
+        suspects: Sequence[int],
         retry: Retry,
+        *,
+        preferred: Collection[int] = (),
     ) -> list[Try]:
         """Return the better of two tries for each suspect: less damage, then less wrong at all.
 
-        Damage comes first, for it is done to what is the user's own; of equals the first is kept.
+        Damage comes first, for it is done to what is the user's own. Of equals the first is kept,
+        but of the `preferred` ones the second.
         """
         kept = list(tries)
-        suspects = [i for i, one in enumerate(tries) if suspect(one)]
         if suspects:
             for i, other in zip(suspects, retry([segments[i] for i in suspects]), strict=True):
-                both = kept[i], self._tried(segments[i], other)
+                both = [kept[i], self._tried(segments[i], other)]
+                both = both[::-1] if i in preferred else both
                 kept[i] = min(both, key=lambda one: (len(one.damage), len(one.wrong)))
         return kept
 
@@ -183,16 +190,14 @@ class Guard:
     def _loops(self, source: Segment, found: Translation) -> bool:
         """Tell whether pieces come again and again, not so in the source or what is asked for."""
         times = self.config.loop_times
-        ends = [0, *found.breaks, len(found.tokens)]
-        stretches = (found.tokens[start:end] for start, end in itertools.pairwise(ends))
-        parts = itertools.chain.from_iterable(loops(tokens, times) for tokens in stretches)
+        parts = loops(found.tokens, times)
         long = any(sum(map(len, part)) >= self.config.loop_characters for part in parts)
         meant = any(loops(source.ids, times)) or any(loops(source.asked.split(), times))
         return long and not meant
 
     def _copies(self, source: Segment, translation: str) -> bool:
         """Tell whether most words are the source's; protected and asked for ones do not count."""
-        known = set(" ".join(self.protection.parts(source.text)[::2]).split())
+        known = set(self.protection.without(source.text).split())
         asked = source.asked.split()
         words = [word for word in translation.split() if word not in asked]
         copied = sum(map(len, filter(known.__contains__, words)))

@@ -14,6 +14,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from html import unescape
 from itertools import accumulate, chain, pairwise
 from typing import Literal
@@ -37,7 +38,7 @@ CLAUSE_END = tuple(",;:.!?…–—、，；：。！？،؛؟।")
 UNIT = re.compile(r"[^\s、，；：。！？]*(?:[、，；：。！？]+\s*|\s+|$)")
 
 
-Kind = Literal["url", "email", "tag", "placeholder", "number"]
+Kind = Literal["url", "email", "tag", "placeholder", "sign", "number"]
 
 # a letter, digit or underscore of a word with spaces around it; Korean particles have none
 WORD = rf"[^\W{UNSPACED[1:-1]}\u1100-\u11ff\uac00-\ud7af]"
@@ -48,8 +49,7 @@ VERBATIM: dict[Kind, str] = {
     r"(?:[^\s<>\"()、。，；：！？（）「」]|\([^\s<>\"()]*\))*(?:[^\W_][/&#=_-]*|\([^\s<>\"()]*\))",
     "email": rf"(?<!{WORD})(?<![.+-])(?:{WORD}|[.+-]){{1,64}}@"
     rf"(?:(?:{WORD}|-){{1,64}}(?:\.(?:{WORD}|-){{1,64}})+|[\w-]{{1,64}}(?:\.[\w-]{{1,64}})+)",
-    "tag": r"</?[A-Za-z][^<>]{0,500}>"
-    r"|&(?:#\d{1,8}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});",
+    "tag": r"</?[A-Za-z][^<>]{0,500}>|&(?:lt|gt|#60|#62);",
     # of Python, JavaScript, Jinja and shells; then of printf, for whose flag a space may not stand
     "placeholder": r"\$?\{\{? ?[\w.\[\]]{0,64}(?:![rsa])?(?:[:|,-][^{}\s]{0,32})? ?\}\}?"
     r"|%(?:\(\w{1,64}\)|\d{1,2}\$)?[-+#0]?\d{0,4}(?:\.\d{1,3})?(?:hh?|ll?)?[diouxXeEfFgGcs@]"
@@ -62,39 +62,77 @@ SPACED_THOUSANDS = re.compile(r"(?<!\d)\d{1,3}(?:[ \u2009]\d{3})+(?!\d)")
 TRACE, DIGIT = re.compile(r"[@<&{%]|://|(?i:www\.)"), re.compile(r"\d")
 
 
+# references to characters, but those of < and >, which would become tags
+REFERENCE = re.compile(
+    r"&(?!(?:lt|gt|#60|#62);)(?:#\d{1,8}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]\w{1,31});"
+)
+AND = re.compile(r"&(?!(?:lt|gt|#60|#62);)")
+# a run of symbols, with what joins or colours emoji, or a word; never punctuation beside it
+SIGNS_OR_WORD = re.compile(r"[^\w\s!-/:-@\[-`{-~¡¿«»“”„‘’‹›、，；：。！？]+|\w+(?:[-'’]\w+)*")
+
+
+def unescaped(line: str) -> str:
+    """Read references as the characters that they stand for: &nbsp; is a space, &amp; an &."""
+    return REFERENCE.sub(lambda match: unescape(match[0]), line) if "&" in line else line
+
+
+def escaped_like(line: str, translation: str) -> str:
+    """Write an & as a reference where the source does."""
+    written_out = "&amp;" in line and not AND.search(REFERENCE.sub("", line))
+    return AND.sub("&amp;", translation) if written_out else translation
+
+
 class Protection:
     """A comparison of a text with its translation.
 
-    URLs, e-mail addresses, markup tags with character references, and placeholders ({name}, ${x},
-    {{ x }}, %s, %1$d) must be there verbatim, tags in their order. A reference to a letter
-    (&eacute;) is that letter, and no item. Numbers are compared but for how languages part their
-    digits; those of one digit are left out, for they may become words.
+    URLs, e-mail addresses, markup tags, placeholders ({name}, ${x}, {{ x }}, %s, %1$d) and signs
+    must be there verbatim, tags in their order. Numbers are compared but for how languages part
+    their digits; those of one digit are left out, for they may become words.
+
+    Args:
+        lacks: tells whether the vocabulary lacks a character. Such signs, and the words that have
+            such letters, are protected as the kind `sign`.
     """
 
-    def __init__(self, kinds: Collection[Kind]) -> None:
+    def __init__(
+        self, kinds: Collection[Kind], lacks: Callable[[str], bool] = lambda character: False
+    ) -> None:
         verbatim = [pattern for kind, pattern in VERBATIM.items() if kind in kinds]
         self._verbatim = re.compile("|".join(verbatim)) if verbatim else None
         self._numbers = "number" in kinds
+        self._lacks = lru_cache(maxsize=1 << 16)(lacks) if "sign" in kinds else None
 
     def items(self, text: str) -> list[str]:
         """List what must stay verbatim, in order."""
-        return [item[0] for item in self._found(text)]
+        return [text[start:end] for start, end in self.spans(text)]
 
-    def parts(self, text: str) -> list[str]:
-        """Split the text in parts, every second of which is one of the `items`.
+    def has_tags(self, text: str) -> bool:
+        """Tell whether there is markup in a text."""
+        return "<" in text and any(item[0] == "<" for item in self.items(text))
 
-        One inside a word (Don&#39;t) does not part it.
-        """
-        return _cut(text, (item for item in self._found(text) if not _joins_letters(item)))
+    def without(self, text: str) -> str:
+        """Return the text with a bar in place of each item."""
+        parts, position = "", 0
+        for start, end in self.spans(text):
+            parts += f"{text[position:start]} | "
+            position = end
+        return parts + text[position:]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Return where the items stand."""
-        return [item.span() for item in self._found(text)]
-
-    def _found(self, text: str) -> Iterator[re.Match[str]]:
+        spans = list[tuple[int, int]]()
         if self._verbatim and TRACE.search(text):
-            found = self._verbatim.finditer(text)
-            yield from (item for item in found if not unescape(item[0]).isalpha())
+            spans = [item.span() for item in self._verbatim.finditer(text)]
+        if self._lacks is None or text.isascii():
+            return spans
+        signs = [span for span in self._signs(text, self._lacks) if _apart(span, spans)]
+        return sorted(spans + signs)
+
+    def _signs(self, text: str, lacks: Callable[[str], bool]) -> Iterator[tuple[int, int]]:
+        """Yield the places of runs of signs, and of words, that the vocabulary lacks."""
+        for run in SIGNS_OR_WORD.finditer(text):
+            if any(map(lacks, run[0])):
+                yield run.span()
 
     def damage(self, source: str, translation: str, asked: str = "") -> list[str]:
         """List what is lost, added or out of order; what is `asked` for may be added."""
@@ -111,9 +149,7 @@ class Protection:
         if not self._numbers or not (DIGIT.search(source) or DIGIT.search(translation)):
             return []
         # those of an item are part of it
-        source, translation = (
-            " | ".join(_cut(text, self._found(text))[::2]) for text in (source, translation)
-        )
+        source, translation = map(self.without, (source, translation))
         # a space may part thousands or numbers: both are right
         read = [
             _changes(wanted, _without(found, _digits(asked), wanted))
@@ -123,21 +159,8 @@ class Protection:
         return read[0] if all(read) else []
 
 
-def _cut(text: str, items: Iterable[re.Match[str]]) -> list[str]:
-    """Split the text in parts, every second of which is one of the items."""
-    parts, end = list[str](), 0
-    for item in items:
-        parts += text[end : item.start()], item[0]
-        end = item.end()
-    return [*parts, text[end:]]
-
-
-def _joins_letters(item: re.Match[str]) -> bool:
-    """Tell whether it is a character reference, of no space or bracket, between two letters."""
-    around = item.string[item.start() - 1 : item.start()], item.string[item.end() : item.end() + 1]
-    character = unescape(item[0])
-    parts_words = character.isspace() or character in ("<", ">")
-    return item[0][0] == "&" and all(map(str.isalpha, around)) and not parts_words
+def _apart(span: tuple[int, int], others: Iterable[tuple[int, int]]) -> bool:
+    return all(span[1] <= start or end <= span[0] for start, end in others)
 
 
 def _changes(wanted: list[str], found: list[str]) -> list[str]:
@@ -222,17 +245,7 @@ class CutLine:
             flags=_together(part.flags for part in parts),
             mended=_together(part.mended for part in parts),
             confidence=min(sure) if len(sure) == len(parts) else None,
-            breaks=tuple(self._breaks(parts)),
         )
-
-    def _breaks(self, parts: Sequence[Translation]) -> Iterator[int]:
-        """Find where in the tokens of all parts a kept text lies between two."""
-        before = 0
-        for gap, part in zip(self.gaps, parts, strict=False):
-            if before and has_text(gap):
-                yield before
-            yield from (before + place for place in part.breaks)
-            before += len(part.tokens)
 
 
 class Cutter:
@@ -261,7 +274,7 @@ class Cutter:
             whole: not into sentences, if the line is within the limit.
             asked: something must be in its translation, so that all of it is translated.
         """
-        line = one_line(without_surrogates(line))
+        line = unescaped(one_line(without_surrogates(line)))
         if not has_text(line):
             return CutLine(("",), (), ())
         split = self._sentences and not whole
@@ -278,28 +291,9 @@ class Cutter:
         )  # fmt: skip
         return trimmed(texts, self._ids(texts, asked=asked))
 
-    def between(self, parts: Sequence[str]) -> CutLine:
-        """Keep every second part as it is, and the punctuation beside it, which belongs to it.
-
-        Of the others the rest is to be translated, where there are words in it: with the signs that
-        Spanish opens a question or an exclamation with, and with those that close it.
-        """
-        texts: list[str] = []
-        for i, part in enumerate(parts):
-            words = [place for place, character in enumerate(part) if _in_word(character)]
-            kept = i % 2 == 1 or not words
-            start = 0 if kept or i == 0 else words[0]
-            end = 0 if kept else len(part) if i == len(parts) - 1 else words[-1] + 1
-            start, end = _with_inverted(part, start, end)
-            texts += part[:start], part[start:end], part[end:]  # every third from the second on
-        return trimmed(texts, self._ids(text if i % 3 == 1 else "" for i, text in enumerate(texts)))
-
     def _ids(self, texts: Iterable[str], *, asked: bool = False) -> list[list[int]]:
         """Return the ids of each text; none where there is nothing to translate."""
-        return [
-            self._tokenizer.encode(text) if asked or any(map(_in_word, text)) else []
-            for text in texts
-        ]
+        return [self._tokenizer.encode(text) if asked or has_words(text) else [] for text in texts]
 
     def _lengths(self, texts: Sequence[str]) -> list[int]:
         """Count pieces without the tag, which each would count again."""
@@ -427,18 +421,13 @@ def _together(words: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chain.from_iterable(words)))
 
 
+def has_words(text: str) -> bool:
+    """Tell whether there is a letter or a digit in a text."""
+    return any(map(_in_word, text))
+
+
 def _in_word(character: str) -> bool:
     return unicodedata.category(character)[0] in "LMN"  # vowel signs are marks
-
-
-def _with_inverted(text: str, start: int, end: int) -> tuple[int, int]:
-    """Widen text[start:end] by the `¿` and `¡` before it, and by what closes these behind it."""
-    while start < end and start and text[start - 1] in INVERTED:
-        start -= 1
-    closing = {INVERTED[character] for character in text[start:end] if character in INVERTED}
-    while text[end : end + 1] in closing:
-        end += 1
-    return start, end
 
 
 def _space(left: str, right: str) -> str:

@@ -24,7 +24,6 @@ class Translation:
         flags: the faults that the guard finds in it, in words.
         confidence: the chance that it is good, where `translate calibrate` has learned to tell.
         mended: the faults of a first translation, in whose place this one stands.
-        breaks: for each text between the tokens that is not the model's, the tokens before it.
     """
 
     text: str
@@ -37,7 +36,6 @@ class Translation:
     flags: tuple[str, ...] = ()
     mended: tuple[str, ...] = ()
     confidence: float | None = None
-    breaks: tuple[int, ...] = ()
 
 
 NOTHING = Translation("", 0.0, 0.0, (), (), None)

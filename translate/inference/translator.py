@@ -13,7 +13,7 @@ The way of a line through `Translator`, with the modules beside this one that ha
     _translate    → Translation: of the line, joined                   lines
 
 Before they are joined the guard looks at them (guard), and has some made again: by its own search,
-or around what must be copied (`_around`).
+or without what must be copied (`_without_items`, inline).
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from translate import machine
 from translate import search as searches
 from translate.attention.dot_product import leave_out_cudnn
 from translate.config import read
-from translate.data.plain_text import has_text
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 from translate.inference import Engine, Precision, bundle
@@ -55,7 +54,8 @@ from translate.inference.confidence import Confidence, evidence
 from translate.inference.confidence import read as read_confidence
 from translate.inference.forcing import TeacherForcing, as_numpy, encoded_pairs
 from translate.inference.guard import Guard, GuardConfig
-from translate.inference.lines import CutLine, Cutter
+from translate.inference.inline import BareText, between_tokens, count_tokens, put_back, take_out
+from translate.inference.lines import CutLine, Cutter, escaped_like, has_words
 from translate.inference.minimum_bayes_risk import Utility, ranked
 from translate.inference.text_constraints import (
     NO_CONSTRAINT,
@@ -63,10 +63,11 @@ from translate.inference.text_constraints import (
     TextConstraint,
     paired,
 )
-from translate.inference.translation import AttentionMap, Score, Translation
+from translate.inference.translation import NOTHING, AttentionMap, Score, Translation
 from translate.inference.unknown_words import UnknownWords
 from translate.linear import prepack
 from translate.machine import keep_memory
+from translate.models.head import AttentionHead, attends, choose_head
 from translate.models.seq2seq import Seq2Seq
 from translate.names import on_demand
 from translate.search import Constraint, Hypothesis, Search, SearchConfig
@@ -123,6 +124,7 @@ class Translator:
             the search.
         guard: what looks for translations that cannot be right; None trusts the search.
         confidence: what tells how sure a translation is; None where nothing was learned.
+        taught: the attention that guided alignment has trained, if any.
     """
 
     def __init__(
@@ -141,6 +143,7 @@ class Translator:
         mbr: Utility | None = None,
         guard: Guard | None = None,
         confidence: Confidence | None = None,
+        taught: AttentionHead | None = None,
     ) -> None:
         self.device = choose_device(device)
         if workers > 1 and self.device.type != "cpu":
@@ -161,6 +164,7 @@ class Translator:
         self.mbr = mbr
         self.guard = guard
         self.confidence = confidence
+        self._taught = taught
         # such a search cuts what it is given into batches itself
         self._whole_windows = getattr(search, "whole_windows", False)
         self._constraint_encoder = ConstraintEncoder(
@@ -172,6 +176,13 @@ class Translator:
     def forcing(self) -> TeacherForcing:
         """The model, made to read translations that are there already."""
         return TeacherForcing(self.model, self.device)
+
+    @cached_property
+    def aligning(self) -> AttentionHead | None:
+        """The attention that says which words belong together; None where the model has none."""
+        if not attends(self.model):
+            return None
+        return self._taught or choose_head(self.model, layer=None, head=None)
 
     @cached_property
     def _maps(self) -> Any:
@@ -234,11 +245,16 @@ class Translator:
             segments += self._segments(cut[-1], encoded, constraint.words if asked else "")
         n_best = search(segments)
         if self.guard is not None:
-            around = partial(self._around, self.guard, search)
+            without = partial(self._without_items, self.guard, search)
             again = partial(search, again=True)
-            n_best = self.guard.watch(segments, n_best, around=around, again=again)
+            n_best = self.guard.watch(segments, n_best, without=without, again=again)
         of_texts = iter(n_best)
         joined = [line.joined([next(of_texts) for _ in line.texts]) for line in cut]
+        for (line, _), n_best_of_line in zip(lines, joined, strict=True):
+            if "&amp;" in line:
+                n_best_of_line[:] = [
+                    replace(one, text=escaped_like(line, one.text)) for one in n_best_of_line
+                ]
         if self.guard is not None:
             joined = list(map(self.guard.whole, *zip(*lines, strict=True), joined))
         for i, (best, *_) in enumerate(joined, start=number):
@@ -328,21 +344,45 @@ class Translator:
             confidence=confidence,
         )
 
-    def _around(
+    def _without_items(
         self, guard: Guard, search: Find, segments: Sequence[Segment]
     ) -> list[list[Translation]]:
-        """Return the n best of each: protected items are copied, the text between is translated."""
-        lines, parts = [], []
-        for text, ids, _, constraint, asked in segments:
-            line = self._cut.between(guard.protection.parts(text))
-            late = not line.texts or has_text(line.gaps[0])  # for a prefix
-            if constraint.phrases or (constraint.prefix and late):  # phrases may belong anywhere
-                line = CutLine(("", ""), (text,), (ids,))
-            lines.append(line)
-            wanted = [constraint, *[replace(constraint, prefix=())] * (len(line.texts) - 1)]
-            parts += self._segments(line, wanted[: len(line.texts)], asked)
-        n_best = iter(search(parts))
-        return [line.joined([next(n_best) for _ in line.texts]) for line in lines]
+        """Return the n best of each, translated without its items, which are then put back.
+
+        Where something must be in the translation, nothing may come between its words.
+        """
+        bare, parts = [], []
+        for segment in segments:
+            asked = segment.constraint.prefix or segment.constraint.phrases
+            spans = [] if asked else guard.protection.spans(segment.text)
+            bare.append(take_out(segment.text, spans))
+            text = bare[-1].text
+            ids = self.tokenizers.source.encode(text) if has_words(text) else []
+            parts.append(segment._replace(text=text, ids=ids if spans else segment.ids))
+        n_best = iter(search([part for part in parts if part.ids]))
+        return [
+            [self._with_items(each, one) for one in next(n_best)]
+            if part.ids
+            else [replace(NOTHING, text=segment.text)]
+            for segment, part, each in zip(segments, parts, bare, strict=True)
+        ]
+
+    def _with_items(self, bare: BareText, found: Translation) -> Translation:
+        """Put the items of a sentence back into its translation."""
+        if not bare.items:
+            return found
+        source, target = self.tokenizers.source, self.tokenizers.target
+        sides = source.surfaces(bare.text), target.surfaces(found.text)
+        ids = source.encode(bare.text), target.encode(found.text)
+        attention = None
+        if self.aligning is not None and all(ids):
+            whole = self.aligning.of(self.forcing.attention([ids[0]], [ids[1]]))[0]
+            attention = as_numpy(whole)[: len(sides[1]), source.front :][:, : len(sides[0])]
+        weights = between_tokens(attention, *sides)
+        if weights.shape != (count_tokens(found.text), count_tokens(bare.text)):
+            weights = between_tokens(None, [bare.text], [found.text])  # signs read as others
+        text = put_back(bare, found.text, weights)
+        return replace(found, text=text, alignment=None)
 
     def score(self, sources: Iterable[str], targets: Iterable[str]) -> list[Score]:
         """Score each target as the translation of its source, by teacher forcing.
@@ -460,7 +500,9 @@ def load(
         node = guard if isinstance(guard, GuardConfig) else read(GuardConfig, guard, "guard")
         source_language, target_language = loaded.config.languages
         foreign = source_language != target_language
-        guard = Guard(node, options, foreign=foreign, limiting=limiting)
+        guard = Guard(
+            node, options, foreign=foreign, lacks=loaded.tokenizers.source.lacks, limiting=limiting
+        )
     learned = confidence if isinstance(confidence, Confidence) else None
     other = ensemble or shortlist or mbr or precision == "bf16"
     if confidence is True and not other and loaded.tokenizers.source.tag == loaded.config.tag:
@@ -493,6 +535,7 @@ def load(
         mbr=mbr,
         guard=guard,
         confidence=learned,
+        taught=loaded.config.taught,
     )
     prepack(translator.model)
     return translator

@@ -1,0 +1,247 @@
+"""What stands inside a sentence and is not translated: taken out, and put back by the alignment.
+
+A tag, an address, a placeholder or a sign would disturb the words around it, and a sentence cut
+there loses its grammar. So the sentence is translated without them. Each then stands beside the
+translation of the words that it stood beside, and a pair of tags around the translation of what it
+enclosed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Float
+
+TOKEN = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
+OPENING = re.compile(r"<([A-Za-z][\w:.-]*)(?=[\s>/])[^<>]*(?<!/)>")
+CLOSING = re.compile(r"</([A-Za-z][\w:.-]*)\s*>")
+# tags that may stand inside a word; others, such as <br>, part two words
+INSIDE_WORDS = re.compile(r"</?(?!(?:br|hr|p|div|li|td|th|tr|h\d|ul|ol|table)\b)[A-Za-z]|&")
+TIGHT = set(",.;:!?)]}…»”、。，！？")  # marks without a space before them
+VOID = {"br", "hr", "img", "input", "wbr"}  # elements of HTML that nothing closes
+REACH = 2.0  # tokens: how fast neighbours of a place count less
+
+Spans = Sequence[tuple[int, int]]  # characters
+TakenOut = tuple[str, int, tuple[bool, bool]]  # a text, the place it stood at, spaces beside it
+Weights = Float[np.ndarray, "T S"]
+
+
+@dataclass
+class InlineItem:
+    """A text that stands before the source token `start`; with a closing tag, around tokens.
+
+    Attributes:
+        end: the token after the last that it encloses.
+        closing: the tag at its end; empty for an item that encloses nothing.
+        spaces: whether white space stands before and behind it.
+        inner: the items between its tags.
+    """
+
+    text: str
+    start: int
+    spaces: tuple[bool, bool]
+    end: int = 0
+    closing: str = ""
+    inner: list[InlineItem] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class BareText:
+    """A sentence without its items."""
+
+    text: str
+    items: list[InlineItem]
+
+
+def take_out(text: str, spans: Spans) -> BareText:
+    """Return a sentence without the items at these places."""
+    bare, pieces, position = "", list[TakenOut](), 0
+    for start, end in spans:
+        bare += text[position:start]
+        item, left, right = text[start:end], text[start - 1 : start], text[end : end + 1]
+        spaces = not start or left.isspace(), not right.isalnum()
+        if left.isalnum() and right.isalnum() and not INSIDE_WORDS.match(item):
+            bare += " "
+        if bare.endswith(" ") and right in TIGHT:
+            bare = bare[:-1]
+        pieces.append((item, len(bare), spaces))
+        position = end
+        if not bare or bare.endswith(" "):  # one space is left of two
+            position += len(text[end:]) - len(text[end:].lstrip(" "))
+    bare = (bare + text[position:]).rstrip()
+    tokens = [match.span() for match in TOKEN.finditer(bare)]
+    return BareText(bare, list(_nested(pieces, tokens)))
+
+
+def _nested(pieces: Sequence[TakenOut], tokens: Spans) -> Iterator[InlineItem]:
+    """Yield the items; a tag that is closed holds those up to its end."""
+    while pieces:
+        (text, place, spaces), *pieces = pieces
+        item = InlineItem(text, sum(end <= place for _, end in tokens), spaces)
+        if (last := _closed_by(text, [piece for piece, *_ in pieces])) is not None:
+            closing, end, (_, behind) = pieces[last]
+            item.closing, item.end = closing, sum(start < end for start, _ in tokens)
+            item.spaces = spaces[0], behind
+            item.inner = list(_nested(pieces[:last], tokens))
+            pieces = pieces[last + 1 :]
+        yield item
+
+
+def _closed_by(tag: str, others: Sequence[str]) -> int | None:
+    """Return the place of the tag that closes an opening one; None where nothing does."""
+    opening, depth = OPENING.fullmatch(tag), 1
+    if not opening or opening[1].lower() in VOID:
+        return None
+    for place, other in enumerate(others):
+        again, closing = OPENING.fullmatch(other), CLOSING.fullmatch(other)
+        depth += bool(again and again[1] == opening[1])
+        depth -= bool(closing and closing[1] == opening[1])
+        if not depth:
+            return place
+    return None
+
+
+def put_back(bare: BareText, translation: str, weights: Weights) -> str:
+    """Return a translation with the items of its source.
+
+    Args:
+        weights: how much each token of the translation (`TOKEN`) looks at each of the source.
+    """
+    tokens = [match.span() for match in TOKEN.finditer(translation)]
+    placed = _placed(bare.items, weights, 0, len(tokens))
+    written, position = "", 0
+    for place, text in _insertions(placed, translation, tokens, 0):
+        written += translation[position:place] + text
+        position = place
+    return written + translation[position:]
+
+
+def between_tokens(
+    pieces: Float[np.ndarray, "T S"] | None, source: Sequence[str], target: Sequence[str]
+) -> Weights:
+    """Return the attention between tokens (`TOKEN`), of that between pieces.
+
+    Args:
+        pieces: rows of the translation, columns of the source; None: the order of the words alone.
+        source, target: what each piece stands for.
+    """
+    rows, columns = _pieces_of_tokens(target), _pieces_of_tokens(source)
+    if pieces is None:
+        places = [(np.arange(len(side)) + 0.5) / max(1, len(side)) for side in (rows, columns)]
+        order: Weights = np.exp(-10 * np.abs(places[0][:, None] - places[1][None, :]))
+        return order
+    means = rows / np.maximum(1, rows.sum(axis=1, keepdims=True))
+    weights: Weights = means @ pieces @ columns.T
+    return weights
+
+
+def count_tokens(text: str) -> int:
+    """Return the number of words and marks in a text."""
+    return len(TOKEN.findall(text))
+
+
+def _pieces_of_tokens(surfaces: Sequence[str]) -> Float[np.ndarray, "tokens pieces"]:
+    """Return 1 where a piece has a part of a token."""
+    ends = np.cumsum([0, *map(len, surfaces)])
+    spans = [match.span() for match in TOKEN.finditer("".join(surfaces))]
+    starts, stops = np.array(spans, dtype=int).reshape(-1, 2).T
+    overlap = (ends[None, :-1] < stops[:, None]) & (ends[None, 1:] > starts[:, None])
+    return overlap.astype(float)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """An item before the token `start` of the translation, and around those up to `end`."""
+
+    item: InlineItem
+    start: int
+    end: int
+    inner: list[Placed]
+
+
+def _placed(items: Sequence[InlineItem], weights: Weights, first: int, last: int) -> list[Placed]:
+    """Place items among the tokens [first, last) of the translation; none overlaps another."""
+    placed: list[Placed] = []
+    free = np.zeros(len(weights), dtype=bool)
+    free[first:last] = True
+    # those that enclose words go first: the others can stand between any two tokens
+    for item in sorted(items, key=lambda item: item.start >= item.end):
+        if item.start < item.end and free.any():
+            start, end = _enclosed(weights, item, free)
+            free[start:end] = False
+            placed.append(Placed(item, start, end, _placed(item.inner, weights, start, end)))
+        else:
+            place = _beside(weights, item, first, last)
+            place = next((each.end for each in placed if each.start < place < each.end), place)
+            inner = _placed(item.inner, weights, place, place)
+            placed.append(Placed(item, place, place, inner))
+    order = {id(item): number for number, item in enumerate(items)}
+    return sorted(placed, key=lambda each: (each.start, each.end, order[id(each.item)]))
+
+
+def _enclosed(weights: Weights, item: InlineItem, free: np.ndarray) -> tuple[int, int]:
+    """Return the run of free tokens that looks most into the item and least elsewhere."""
+    inside = weights[:, item.start : item.end].sum(axis=1)
+    gain = np.where(free, inside - 0.5 * weights.sum(axis=1), -np.inf)
+    best, run, start = (-np.inf, 0, 0), 0.0, 0
+    for place, value in enumerate(gain):
+        if run <= 0:
+            run, start = 0.0, place
+        run += value
+        if run > best[0]:
+            best = run, start, place + 1
+    return best[1], best[2]
+
+
+def _beside(weights: Weights, item: InlineItem, first: int, last: int) -> int:
+    """Return the place in [first, last] for an item that encloses nothing.
+
+    One that is written close to a word stays with it. Otherwise tokens before the place should look
+    at what is left of the item, those behind it at what is right; its neighbours count most.
+    """
+    gap, count = item.start, weights.shape[1]
+    here = weights[first:last]
+    if len(here) and not item.spaces[1] and gap < count:
+        return first + int(here[:, gap].argmax())
+    if len(here) and not item.spaces[0] and gap > 0:
+        return first + int(here[:, gap - 1].argmax()) + 1
+    if gap in (0, count):
+        return first if gap == 0 else last
+    near = here * np.exp(-np.abs(np.arange(count) + 0.5 - gap) / REACH)
+    left, right = near[:, :gap].sum(axis=1), near[:, gap:].sum(axis=1)
+    costs = np.append(0, right.cumsum()) + np.append(left[::-1].cumsum()[::-1], 0)
+    return first + int(costs.argmin())
+
+
+def _insertions(
+    placed: Sequence[Placed], text: str, tokens: Spans, first: int
+) -> Iterator[tuple[int, str]]:
+    """Yield the places in the text, and what is put in there, from left to right.
+
+    Args:
+        first: the token before which the text between two tags begins.
+    """
+    for each in placed:
+        item = each.item
+        if each.start < each.end:
+            yield tokens[each.start][0], item.text
+            yield from _insertions(each.inner, text, tokens, each.start)
+            yield tokens[each.end - 1][1], item.closing
+            continue
+        whole = item.text + "".join(_whole(inner) for inner in item.inner) + item.closing
+        before, behind = item.spaces
+        if each.start == len(tokens) == 0:
+            yield len(text), f"{whole}{' ' * behind}"
+        elif each.start == first:
+            yield tokens[first][0], f"{whole}{' ' * behind}"
+        elif before and not behind and each.start < len(tokens):  # close to the word behind it
+            yield tokens[each.start][0], whole
+        else:
+            yield tokens[each.start - 1][1], f"{' ' * before}{whole}"
+
+
+def _whole(item: InlineItem) -> str:
+    return item.text + "".join(map(_whole, item.inner)) + item.closing
