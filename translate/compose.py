@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ STORED = "stored"  # the name under which a run's nodes stand beside the options
 # groups of which an experiment sets keys without being made for an option of them
 FREE = {"optimizer", "schedule", "search"}
 ENDS = frozenset({"max_steps", "max_epochs"})  # keys of `trainer` that a run is measured by
+ABBREVIATED = {"lr": "learning_rate"}  # too short to be like the key that is meant
 MISSING = "???"  # the value of a key that a person must give
 
 
@@ -450,10 +452,15 @@ def unknown_key(key: str, config: Mapping[str, Any], known: Sequence[str] = ()) 
         return f"{key} is not a key: {place} holds none; give it whole, as {place}=VALUE"
     if place in groups() and (owners := _options_with(place, rest[0])):
         return f"{key} is not a key of this {place}, but one of {place}={' or '.join(owners)}"
-    if not path and (deeper := [full for full, _ in leaves(config) if full.endswith(f".{key}")]):
-        return f"{key} is not a key; did you mean {' or '.join(deeper)}?"
-    names = [*node, *([] if path else known)]
-    return f"{key} is not a key{nearest(rest[0], names, prefix=f'{place}.' if path else '')}"
+    wanted, names = ABBREVIATED.get(rest[0], rest[0]), [*node, *([] if path else known)]
+    if not path:
+        inner = [full for full, _ in leaves(config) if "." in full]
+        last_parts = [full.rpartition(".")[2] for full in inner]
+        like = difflib.get_close_matches(wanted, [*names, *last_parts], n=1)
+        if like and like[0] not in names:
+            deeper = [full for full in inner if full.endswith(f".{like[0]}")]
+            return f"{key} is not a key; did you mean {' or '.join(deeper)}?"
+    return f"{key} is not a key{nearest(wanted, names, prefix=f'{place}.' if path else '')}"
 
 
 def _options_with(group: str, key: str) -> list[str]:

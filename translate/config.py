@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import json
 import re
+import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import PurePath
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
@@ -202,9 +203,9 @@ def _lines(
             )
             reasons |= {line: [] for line in misnamed(place, value, names, key=key)}
         elif item["type"] == "extra_forbidden":
+            siblings = _siblings(schema, values, path[:-1])
             prefix = place.removesuffix(path[-1])
-            at_top = len(path) == 1
-            hint = nearest(path[-1], schema.model_fields, prefix=prefix) if at_top else ""
+            hint = "" if siblings is None else nearest(path[-1], siblings, prefix=prefix)
             reasons[f"{place} is not a key{hint}"] = []
         else:
             line = f"{place} = {_shown(value)}: " if path else f"{place}: "
@@ -231,6 +232,42 @@ def _descend(values: Any, location: Iterable[int | str]) -> tuple[list[str], Any
             continue
         path.append(str(step))
     return path, values
+
+
+def _siblings(schema: type[BaseModel], values: Any, path: Iterable[str]) -> list[str] | None:
+    """Return the keys that may stand at a place; None where its type does not tell."""
+    holder: Any = schema
+    for step in path:
+        if typing.get_origin(holder) is dict:
+            inner = typing.get_args(holder)[1]
+        else:
+            field = holder.model_fields.get(step)
+            inner = field.annotation if field else None
+        values = values[int(step) if isinstance(values, list | tuple) else step]
+        holder = _holder(inner, values)
+        if holder is None:
+            return None
+    return None if typing.get_origin(holder) is dict else list(holder.model_fields)
+
+
+def _holder(annotation: Any, value: Any) -> Any:
+    """Return the one of the types of a value (`Node | None`, `dict[str, Node]`) that has keys."""
+    is_class = isinstance(annotation, type) and not typing.get_origin(annotation)
+    is_model = is_class and issubclass(annotation, BaseModel) and _may_be(annotation, value)
+    if is_model or typing.get_origin(annotation) is dict:
+        return annotation
+    inner = (_holder(each, value) for each in typing.get_args(annotation))
+    return next(filter(None, inner), None)
+
+
+def _may_be(model: type[BaseModel], value: Any) -> bool:
+    """Tell whether a value has the names of a model (`kind: Literal["beam"]`) in a tagged union."""
+    names = {
+        key: typing.get_args(field.annotation)
+        for key, field in model.model_fields.items()
+        if typing.get_origin(field.annotation) is Literal
+    }
+    return all(len(own) > 1 or value.get(key) in own for key, own in names.items())
 
 
 def _shown(value: Any) -> str:

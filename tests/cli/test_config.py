@@ -135,6 +135,9 @@ def test_every_misspelt_key_is_found_in_every_node(default) -> None:
             "data.extra.back.weight is not a key: data.extra holds none; give it whole, as "
             "data.extra=VALUE",
         ),
+        ("lr=0.1", "lr is not a key; did you mean optimizer.learning_rate?"),
+        ("beam_siz=3", "beam_siz is not a key; did you mean search.beam_size?"),
+        ("dropout=0", "did you mean tokenizer.sampling.dropout or model.dropout?"),
         ("seed=[", "seed=[: cannot be read"),
         ("search.rules.banned=[a", """: 'search.rules.banned=["…", "…"]'"""),
         ("seed=4294967296", "seed = 4294967296: must be less than 4294967296"),

@@ -27,6 +27,7 @@ def guard(again=None, *, foreign: bool = True, **options) -> Guard:
     settings = {
         "again": BEAM, "loop_times": 4, "loop_characters": 12, "copy_share": 0.8,
         "copy_letters": 20, "length_ratio": 4.0, "length_offset": 40,
+        "short_ratio": 0.33, "short_letters": 30, "stutter_times": 3,
         "protect": ("url", "placeholder", "number"), **options,
     }  # fmt: skip
     made = Guard(GuardConfig.model_validate(settings), read(BEAM), foreign=foreign)
@@ -43,7 +44,7 @@ def findings(
     pieces = tuple(f"▁{word}" for word in text.split())
     segment = Segment(source, [hash(word) for word in source.split()], [], Constraint(), asked)
     found = Translation(text, -1.0, -1.0, pieces, (), None, finished)
-    ((kept,),) = guard(**options).watch([segment], [[found]], without=same, again=same)
+    ((kept,),) = guard(**options).watch([segment], [[found]], without=same, apart=same, again=same)
     return list(kept.flags)
 
 
@@ -73,13 +74,32 @@ def test_what_was_asked_for_is_not_found_wrong(asked: str, text: str, found: lis
         ("el perro come la casa azul", "el perro come la casa azul", ["copy"]),
         ("Juan López", "Juan López", []),
         ("https://a.de/b/c/d/e/f", "https://a.de/b/c/d/e/f", []),
-        ("el perro", "x" * 73, ["too long"]),
-        ("el perro", "x" * 72, []),
+        ("el perro", ("abcdefghij" * 9)[:73], ["too long"]),
+        ("el perro", ("abcdefghij" * 9)[:72], []),
         ("see {x}", "mira {x}", []),
         ("see {x}", "mira", ["lost {x}"]),
     ],
 )
 def test_what_cannot_be_right_is_found(source: str, text: str, found: list[str]) -> None:
+    assert findings(source, text) == found
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "found"),
+    [
+        ("el perro negro come la casa azul del gato", "the dog", ["too short"]),
+        ("el perro negro come la casa azul del gato", "the black dog eats", []),
+        ("el perro negro come la casa", "the dog", []),  # too short itself to tell
+        ("我昨天在北京买了一本很好的书", "I", ["too short"]),
+        ("el perro negro come la casa azul del gato", "我买了一本书", []),
+        ("una pregunta", "a quuuestion", ["loop"]),
+        ("una pregunta", "a queesestition", []),
+        ("una pregunta", "a questtitition", ["loop"]),
+        ("jajaja", "hahaha", []),
+        ("1000000", "1000000", []),
+    ],
+)
+def test_too_little_and_stutters_are_found(source: str, text: str, found: list[str]) -> None:
     assert findings(source, text) == found
 
 
@@ -176,7 +196,11 @@ def test_damage_is_worse_than_all_else(watched) -> None:
     first = Translation(f"{far}{url}", -1.0, -1.0, tuple(far.split()), (), None, True)
     second = replace(first, text="the house", tokens=("the", "house"))
     ((found,),) = guard().watch(
-        [segment], [[first]], without=lambda _: [[first]], again=lambda _: [[second]]
+        [segment],
+        [[first]],
+        without=lambda _: [[first]],
+        apart=lambda _: [[first]],
+        again=lambda _: [[second]],
     )
     assert found.text == first.text
     assert found.flags == ("too long", "loop")
@@ -208,6 +232,21 @@ def test_a_sentence_is_translated_without_an_item_that_was_lost(watched) -> None
     assert found.mended[-2:] == (f"lost {url}", "lost {x}")
     ((alone,),) = translator.stream([url])
     assert (alone.text, alone.tokens) == (url, ())
+
+
+def test_what_is_too_short_is_translated_clause_by_clause(watched) -> None:
+    clauses = ["el perro come la casa azul,", "la casa come el perro azul."]
+    line = " ".join(clauses)
+    answers = {clauses[0]: "the dog eats the house.", clauses[1]: "the house eats the dog."}
+    translator = watched({**answers, line: "the dog"}, {})
+    read = translator.tokenizers.source.normalised
+    translator.search.answers = {
+        translator.tokenizers.source.decode(translator.tokenizers.source.encode(read(text))): answer
+        for text, answer in translator.search.answers.items()
+    }
+    ((found,),) = translator.stream([line])
+    assert found.text == "the dog eats the house. the house eats the dog."
+    assert (found.mended, found.flags) == (("too short",), ())
 
 
 def test_an_item_that_was_cut_through_is_told(make_translator) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow
 
 from translate import config as schema
@@ -45,6 +46,7 @@ from translate.names import OnDemand
 
 log = logging.getLogger(__name__)
 
+PRACTISED = 0.999  # of the training sources: longer ones are too rare to be learned from
 FORMAT = 7  # raise it when the same input would be prepared differently
 # keys of `data` that change no prepared file
 BATCHING = {"max_length", "tokens_per_batch", "pool_batches", "workers", "temperature", "modifiers"}
@@ -105,6 +107,15 @@ class Corpus:
     report: dict[str, Any]
     source_language: str
     target_language: str
+
+    def practised_length(self, most: int) -> int:
+        """Return the pieces that all but one in a thousand training sources stay within.
+
+        Args:
+            most: longer ones are left out of training.
+        """
+        pieces = self.train.column("source_length").to_numpy()
+        return int(np.quantile(pieces[pieces <= most], PRACTISED, method="higher"))
 
     @property
     def identity(self) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -10,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from pydantic import Field
 
 from translate.config import Node
-from translate.data.plain_text import has_text, one_line, without_surrogates
+from translate.data.plain_text import has_text, one_line, unspaced, without_surrogates
 from translate.inference.batches import Segment
 from translate.inference.lines import Kind, Protection
 from translate.inference.text_constraints import TextConstraint
@@ -59,6 +60,20 @@ class GuardConfig(Node):
         "from script to script the ratio is 3 at most",
     )
     length_offset: int = Field(ge=0, description="so many bytes more: a word may need a phrase")
+    short_ratio: float = Field(
+        ge=0,
+        lt=1,
+        description="a translation of fewer letters than ratio · source is too short: clauses are "
+        "lost; a sign of a script without spaces counts as three letters; 0: none is",
+    )
+    short_letters: int = Field(
+        gt=0, description="letters of a source, at least, whose translation may be too short"
+    )
+    stutter_times: int = Field(
+        ge=2,
+        description="repetitions of the same letters inside a word that count as a loop "
+        "(quuuotion), where the source has none",
+    )
     protect: tuple[Kind, ...] = Field(
         description="what must come through as it is; numbers are only compared"
     )
@@ -76,7 +91,7 @@ class GuardConfig(Node):
 
 
 class Guard:
-    """A search for loops, copies, nothing, too much, and damage to what must stay as it is.
+    """A search for loops, copies, nothing, too little or too much, and damage to protected items.
 
     Args:
         first: how the translations are searched that the guard watches over.
@@ -100,6 +115,7 @@ class Guard:
         again = build(second(config.again, first))
         self.again = again if limiting is None else limiting(again)
         self._foreign = foreign
+        self._stutter = re.compile(rf"([^\W\d_]{{1,4}})\1{{{config.stutter_times - 1}}}")
 
     def findings(self, source: Segment, found: Translation) -> list[str]:
         """List what is wrong with a translation, in words; nothing, nearly always."""
@@ -109,6 +125,11 @@ class Guard:
             wrong.append("too long")
         if not has_text(found.text) and any(map(str.isalnum, source.text)):
             wrong.append("empty")
+        letters = _letters(source.text)
+        if letters >= self.config.short_letters and _letters(found.text) < (
+            self.config.short_ratio * letters
+        ):
+            wrong.append("too short")
         if self._loops(source, found):
             wrong.append("loop")
         if self._foreign and self._copies(source, found.text):
@@ -121,12 +142,14 @@ class Guard:
         found: Sequence[list[Translation]],
         *,
         without: Retry,
+        apart: Retry,
         again: Retry,
     ) -> list[list[Translation]]:
         """Return the n best of each segment, replaced where the best is wrong; all flagged.
 
         Args:
             without: translates a segment without its items, and puts them back by the alignment.
+            apart: translates a segment clause by clause.
             again: translates by the other search.
         """
         first = list(map(self._tried, segments, found))
@@ -134,6 +157,8 @@ class Guard:
         tagged = {i for i, each in enumerate(segments) if self.protection.has_tags(each.text)}
         suspects = [i for i, one in enumerate(first) if one.damage or i in tagged]
         kept = self._improved(segments, first, suspects, without, preferred=tagged)
+        suspects = [i for i, one in enumerate(kept) if "too short" in one.wrong]
+        kept = self._improved(segments, kept, suspects, apart)
         suspects = [i for i, one in enumerate(kept) if one.wrong]
         kept = self._improved(segments, kept, suspects, again)
         return list(map(self._told, segments, first, kept))
@@ -193,7 +218,13 @@ class Guard:
         parts = loops(found.tokens, times)
         long = any(sum(map(len, part)) >= self.config.loop_characters for part in parts)
         meant = any(loops(source.ids, times)) or any(loops(source.asked.split(), times))
-        return long and not meant
+        if long and not meant:
+            return True
+        if not self._stutter.search(found.text):
+            return False
+        return not any(
+            self._stutter.search("".join(t.split())) for t in (source.text, source.asked)
+        )
 
     def _copies(self, source: Segment, translation: str) -> bool:
         """Tell whether most words are the source's; protected and asked for ones do not count."""
@@ -231,6 +262,11 @@ def loops(tokens: Sequence[Token], times: int) -> Iterator[Sequence[Token]]:
             run = run + 1 if tokens[end] == tokens[end - size] else 0
             if run >= (times - 1) * size:
                 yield tokens[end + 1 - run - size : end + 1]
+
+
+def _letters(text: str) -> int:
+    """Count letters and digits, as many as a sign of a script without spaces stands for."""
+    return sum(3 if unspaced(each) else 1 for each in text if each.isalnum())
 
 
 def _bytes(text: str) -> int:

@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 
 Lengths = Callable[[Sequence[str]], list[int]]  # texts → pieces of each
 
+LEAST = 8  # pieces of a clause: shorter ones say too little
 BLOCK = 50_000  # characters: thousands of quotation marks cost sentencex quadratic time
 SPACE_BEFORE_STOP = re.compile(r"(?<!\s)\s+(?=\.)")
 OPENING = {"Ps", "Pi", "Sc"}  # brackets, quotation marks, currencies
@@ -290,6 +291,11 @@ class Cutter:
             ", some of them parts of a sentence" if len(texts) > len(found) else "",
         )  # fmt: skip
         return trimmed(texts, self._ids(texts, asked=asked))
+
+    def clauses(self, text: str, limit: int) -> CutLine:
+        """Cut a text into clauses of at most so many pieces, where that can be."""
+        texts = list(within([text], max(LEAST, limit), self._lengths))
+        return trimmed(texts, self._ids(texts))
 
     def _ids(self, texts: Iterable[str], *, asked: bool = False) -> list[list[int]]:
         """Return the ids of each text; none where there is nothing to translate."""

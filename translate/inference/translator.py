@@ -78,6 +78,7 @@ log = logging.getLogger(__name__)
 TOKENS_PER_BATCH = 8192
 TOKENS_ON_A_GPU = 16384  # which takes hardly longer for them
 TOKENS_SCORED = 4096  # with all their logits in memory
+LEAST_PRACTISED = 8  # pieces: a bundle that says fewer is not believed
 SMALLEST_SHARE = 1024  # tokens of a worker's batch
 WINDOW = 2048  # lines
 # parameters of a model from which several threads answer a line clearly sooner than one: with fewer
@@ -246,8 +247,12 @@ class Translator:
         n_best = search(segments)
         if self.guard is not None:
             without = partial(self._without_items, self.guard, search)
-            again = partial(search, again=True)
-            n_best = self.guard.watch(segments, n_best, without=without, again=again)
+            n_best = self.guard.watch(
+                segments, n_best,
+                without=without,
+                apart=partial(self._apart, search),
+                again=partial(search, again=True),
+            )  # fmt: skip
         of_texts = iter(n_best)
         joined = [line.joined([next(of_texts) for _ in line.texts]) for line in cut]
         for (line, _), n_best_of_line in zip(lines, joined, strict=True):
@@ -366,6 +371,24 @@ class Translator:
             else [replace(NOTHING, text=segment.text)]
             for segment, part, each in zip(segments, parts, bare, strict=True)
         ]
+
+    def _apart(self, search: Find, segments: Sequence[Segment]) -> list[list[Translation]]:
+        """Return the n best of each, translated clause by clause.
+
+        Where something must be in the translation, all of it is translated at once.
+        """
+        lines: list[CutLine] = []
+        parts: list[Segment] = []
+        for segment in segments:
+            if segment.asked:
+                lines.append(CutLine(("", ""), (segment.text,), (segment.ids,)))
+                parts.append(segment)
+            else:
+                lines.append(self._cut.clauses(segment.text, len(segment.ids) // 2))
+                nothing = [self._constraint_encoder.nothing_asked] * len(lines[-1].texts)
+                parts += self._segments(lines[-1], nothing, "")
+        n_best = iter(search(parts))
+        return [line.joined([next(n_best) for _ in line.texts]) for line in lines]
 
     def _with_items(self, bare: BareText, found: Translation) -> Translation:
         """Put the items of a sentence back into its translation."""
@@ -528,6 +551,7 @@ def load(
         chosen if limiting is None else limiting(chosen),
         tokens_per_batch=tokens_per_batch,
         device=device,
+        max_source_length=practised_length(loaded),
         split_sentences=split_sentences,
         languages=loaded.config.languages,
         unknown_words=unknown_words,
@@ -539,6 +563,12 @@ def load(
     )
     prepack(translator.model)
     return translator
+
+
+def practised_length(loaded: Bundle) -> int:
+    """Return the most pieces of a text that the model has read in training, rare ones aside."""
+    pieces = loaded.config.extra.get("source_pieces")  # which earlier bundles lack
+    return pieces if isinstance(pieces, int) and pieces >= LEAST_PRACTISED else MAX_SOURCE_LENGTH
 
 
 def _answer_at_once(model: Seq2Seq, engine: Engine) -> None:

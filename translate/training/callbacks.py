@@ -362,7 +362,10 @@ class DevTranslations(Callback):
             node=config["model"], model=task.evaluated, tokenizers=self.corpus.tokenizers,
             languages=(self.corpus.source_language, self.corpus.target_language),
             search=config["search"],
-            extra={"dev_bleu": round(self.best, 2), "step": step, "corpus": config["data"]},
+            extra={
+                "dev_bleu": round(self.best, 2), "step": step, "corpus": config["data"],
+                "source_pieces": self.corpus.practised_length(config["data"]["max_length"]),
+            },
             taught=None if task.guidance is None else task.guidance.head,
         )  # fmt: skip
         records.write(self.run, best_step=step)
