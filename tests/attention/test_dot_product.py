@@ -15,7 +15,7 @@ from translate.attention.dot_product import (
     softmax_where,
     step_attention,
 )
-from translate.attention.masks import causal_mask, over_keys, padding_mask
+from translate.attention.masks import over_keys, padding_mask
 
 Randn = Callable[..., Tensor]
 EXACT = {"rtol": 0.0, "atol": 1e-12}
@@ -144,7 +144,8 @@ def test_a_row_that_may_see_nothing_is_zeros_and_has_finite_gradients(randn: Ran
 def test_causal_weights_are_lower_triangular(randn: Randn) -> None:
     x = randn(1, 2, 5, 4)
     _, weights = readable_attention(x, x, x, causal=True)
-    assert torch.equal(weights != 0, causal_mask(5).expand_as(weights))
+    lower = torch.tensor([[column <= row for column in range(5)] for row in range(5)])
+    assert torch.equal(weights != 0, lower.expand_as(weights))
 
 
 def test_readable_dropout_drops_weights_and_keeps_their_expectation(randn: Randn) -> None:

@@ -123,7 +123,6 @@ def test_every_misspelt_key_is_found_in_every_node(default) -> None:
         ("sed=3", "sed is not a key; did you mean seed?"),
         ("rum=runs/x", "rum is not a key; did you mean run?"),
         ("max_steps=3", "max_steps is not a key; did you mean trainer.max_steps?"),
-        ("dropout=0", "did you mean tokenizer.sampling.dropout or model.dropout?"),
         ("search=null", "search=null: no such option; choose from beam, "),
         (
             "model.attention_size=3",

@@ -177,3 +177,17 @@ def test_a_blank_line_among_several_references_is_none(program, run: str, tmp_pa
         assert (told in done.err) is ("r1" not in given)
     assert scores["r1"] == scores["r1r2"] == scores["r2r1"]
     assert scores["r3r2"] == scores["r3"]
+
+
+def test_scores_of_changed_sentences_are_shown_and_kept(program, run: str) -> None:
+    Path("s").write_text("Der Hund schläft .\nDie Katze schläft .\n", encoding="utf-8")
+    Path("r").write_text("the dog sleeps .\nthe cat sleeps .\n", encoding="utf-8")
+    keys = ["input=s", "reference=r", "output=scores", "modifiers=upper,unpunctuated"]
+    done = program("evaluate", run, *keys)
+    assert done.status == 0, done.err
+    assert "as people's text differs" in done.out
+    modified = json.loads(Path("scores", "s.json").read_text("utf-8"))["modified"]
+    assert [each["modifier"] for each in modified] == ["upper", "unpunctuated"]
+    wrong = program("evaluate", run, *keys[:3], "modifiers=upper,titel")
+    assert wrong.status == 2
+    assert "modifiers.1 = 'titel': must be 'upper', 'title'" in wrong.err

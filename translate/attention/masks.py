@@ -15,7 +15,10 @@ def padding_mask(lengths: Int[Tensor, "B"], width: int) -> Bool[Tensor, "B S"]:
 
 
 def causal_mask(length: int, device: torch.device | None = None) -> Bool[Tensor, "T T"]:
-    """Query t may see keys 0 … t (Vaswani et al. 2017, section 3.2.3)."""
+    """Query t may see keys 0 … t (Vaswani et al. 2017, section 3.2.3).
+
+    A fused kernel makes it itself, of `is_causal` (`dot_product.fused_attention`).
+    """
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 

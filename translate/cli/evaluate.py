@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from translate.cli.options import PathOption, TestSetOptions, TranslatingOptions
+from translate.cli.options import PathOption, TestSetOptions, TranslatingOptions, Verbatim
 
 TABLES = "translate.extras.report_tables:render"
 USAGE = """\
   translate evaluate run=runs/demo                         # the test sentences of its corpus
   translate evaluate run=runs/demo data.split=dev search=beam search.beam_size=8
+  translate evaluate run=runs/demo modifiers=upper,title,typos,unpunctuated
   translate evaluate run=runs/demo input=news.es reference=news.en reference=news.other.en
 
 Scores are sacreBLEU's, on detokenised text with every reference, each with the signature needed to
@@ -28,6 +29,11 @@ already have that name, six hexadecimal digits are appended; `test` and `dev` ar
 run's own corpus, so those of another one (data=) get the digits too. To see several runs side by
 side, use translate compare.
 """
+
+
+Modifier = Literal[
+    "upper", "title", "lower", "unpunctuated", "doubled", "typos", "signs", "names"
+]  # fmt: skip
 
 
 class EvaluateOptions(TranslatingOptions, TestSetOptions):
@@ -60,6 +66,11 @@ class EvaluateOptions(TranslatingOptions, TestSetOptions):
     )
     shown: NonNegativeInt = Field(
         20, description="how many of the worst and of the best sentences to show on the page"
+    )
+    modifiers: Annotated[tuple[Modifier, ...], Verbatim("TEXT", several=True)] = Field(
+        (),
+        description="score the sentences also as these change them, for instance "
+        "upper,title,typos,unpunctuated (data.modifiers explains them)",
     )
     attention: list[PositiveInt] = Field(
         [1], description="the lines whose attention to show on the page, from 1"
@@ -102,6 +113,7 @@ def run(options: EvaluateOptions) -> None:
         output=options.output,
         shown=options.shown,
         attention=options.attention,
+        modifiers=options.modifiers,
         command=sys.argv[1:],
     )
     show(on_demand(TABLES)(report))

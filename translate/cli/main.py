@@ -100,7 +100,7 @@ class Command:
         return "\n".join([text, *(option_help(*choice.split("=", 1)) for choice in choices)])
 
     def call(self, arguments: Arguments) -> None:
-        """Run the command with the arguments that were taken apart by its `syntax`."""
+        """Run the command with arguments that were parsed by its `syntax`."""
         module = importlib.import_module(self.module)
         if not self.composed:
             stored = self.options.stored_nodes(self.options.run_of(arguments))

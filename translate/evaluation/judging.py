@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PAGE = "translate.extras.pages:EvaluationPage"
+MODIFIED = "translate.extras.robustness:modified_scores"
 COMET = "translate.extras.comet:CometModel"
 # beside the search, the settings of a translator that an evaluation records
 OPTIONS = ("target", "engine", "precision", "replace_unknown", "mbr")
@@ -67,6 +68,7 @@ class Judging:
     resamples: int  # of the bootstrap behind the confidence intervals
     seed: int  # of the same
     comet: Judge | None = None
+    modifiers: Sequence[str] = ()
 
 
 def evaluate(
@@ -87,6 +89,7 @@ def evaluate(
     output: str | Path | None = None,
     shown: int = 20,
     attention: Sequence[int] = (1,),
+    modifiers: Sequence[str] = (),
     data: Mapping[str, Any] | None = None,
     tokenizer: Mapping[str, Any] | None = None,
     cache: str | Path | None = None,
@@ -113,6 +116,7 @@ def evaluate(
         output: the folder of the files; by default evaluation/ in the run.
         shown: how many of the worst, and of the best, sentences the page shows.
         attention: the lines, from 1, whose attention the page shows.
+        modifiers: names of `data.modifiers`, to score the sentences as each changes them.
         data: the corpus, in place of the run's own.
         tokenizer: the tokenizer of that corpus.
         cache: the folder of downloads and prepared corpora.
@@ -158,7 +162,7 @@ def evaluate(
         folder=folder / "evaluation" if output is None else Path(output),
         command=command,
         decoding=decoding or {},
-        judging=Judging(tokenize, resamples, seed, judge),
+        judging=Judging(tokenize, resamples, seed, judge, modifiers),
         shown=shown,
         attention=attention,
     )
@@ -300,7 +304,11 @@ def translate_and_score(
         references_sha256=test_set.references_sha256,
         hypotheses_sha256=report.digest(report.as_lines(hypotheses)),
         read_sha256=read_sha256,
-    )
+        modified=on_demand(MODIFIED)(
+            translator.translate, sources, references, hypotheses,
+            names=judging.modifiers, seed=judging.seed, tokenize=tokenize,
+        ) if judging.modifiers else (),
+    )  # fmt: skip
     further = {"sentences.jsonl": _sentence_lines(result, test_set, hypotheses)}
     if page is not None:
         further["html"] = page(result, test_set, hypotheses).encode("utf-8", "replace")

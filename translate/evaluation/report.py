@@ -116,6 +116,16 @@ class Comet:
 
 
 @dataclass(frozen=True)
+class ModifiedScore:
+    """BLEU of the sentences that a modifier changes, as they were and changed."""
+
+    modifier: str
+    items: int
+    plain: float
+    modified: float
+
+
+@dataclass(frozen=True)
 class Report:
     """One split, translated and scored, with the facts that make the figures repeatable."""
 
@@ -141,6 +151,7 @@ class Report:
     references_sha256: str  # see `fingerprint`
     hypotheses_sha256: str  # of the .hyp file
     read_sha256: Mapping[str, str]  # of what else it was made with, by the key that names it
+    modified: Sequence[ModifiedScore] = ()  # where modifiers were asked for
 
     @property
     def sentences_per_second(self) -> float:
@@ -169,6 +180,7 @@ class Report:
             "buckets": [asdict(bucket) for bucket in self.buckets],
             "rarest_word": [asdict(part) for part in self.rarity],
             "domains": [asdict(part) for part in self.domains],
+            **({"modified": [asdict(each) for each in self.modified]} if self.modified else {}),
             "seconds": round(self.seconds, 3),
             "sentences_per_second": round(self.sentences_per_second, 2),
             "peak_memory_mib": asdict(self.memory),

@@ -93,7 +93,7 @@ class Layout:
         return self.share(column * self.step[0], row * self.step[1], *self.panel)
 
     def colour_bar(self) -> tuple[float, float, float, float]:
-        """The place of the colour bar, right of the page, as `share` gives it."""
+        """The place of the colour bar, right of the panels: left, bottom, width and height."""
         return self.share(self.page[0] + 0.15, 0, 0.11, min(max(self.page[1], 1.2), 3.0))
 
     def share(

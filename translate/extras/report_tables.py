@@ -46,8 +46,24 @@ def render(report: Report) -> Group:
         scores,
         table("by source length", *bucket_rows(report.buckets)),
         *(table(title, *slice_rows(parts)) for title, parts in slices.items() if parts),
+        *([table("as people's text differs", *modified_rows(report))] if report.modified else ()),
         Text(summary(report)),
     )
+
+
+def modified_rows(report: Report) -> Rows:
+    """The table of the modifiers: BLEU of the sentences that each changes, before and after."""
+    rows = [
+        [
+            each.modifier,
+            f"{each.items:,}",
+            f"{each.plain:.2f}",
+            f"{each.modified:.2f}",
+            f"{each.modified - each.plain:+.2f}",
+        ]
+        for each in report.modified
+    ]
+    return ["modifier", "items", "plain BLEU", "changed BLEU", "difference"], rows
 
 
 def score_rows(report: Report) -> Rows:

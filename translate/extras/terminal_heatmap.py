@@ -71,7 +71,7 @@ class TerminalHeatmap:
         yield Text(f"weight:  {key}", style="dim")
 
     def _block(self, headings: Sequence[str], columns: range, shades: str) -> Table:
-        """The rows of one run of columns under their headings."""
+        """Return a table of columns that fit side by side, each under its heading."""
         from rich.table import Table
         from rich.text import Text  # tokens as they are: a plain string would be read as markup
 

@@ -281,7 +281,7 @@ class Residual(nn.Module):
 def self_attention(
     config: TransformerConfig, *, causal: bool, rotary: Waves | None
 ) -> SelfAttention:
-    """Make the self-attention of a layer; `rotary` is that of all layers."""
+    """Make the self-attention of a layer; all layers share the angles of `rotary`."""
     relation = new_relation(
         config.positions,
         d_k=config.d_k,

@@ -113,7 +113,7 @@ class AveragedWeights(Callback):
 
 
 def for_use(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return the weights of a checkpoint that are validated and shipped: averaged, if any are."""
+    """Return the weights to validate and ship: averaged where the checkpoint has them."""
     return {**checkpoint["state_dict"], **checkpoint.get(WEIGHTS, {})}
 
 

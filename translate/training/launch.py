@@ -51,7 +51,7 @@ def started_by_slurm() -> bool:
 
 
 def _launcher() -> str | None:
-    """Return the variable in which a launcher says how many processes it started, if any did."""
+    """Return the variable in which torchrun or srun gives the number of processes, if it is set."""
     slurm = ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS") if started_by_slurm() else ()
     return next((name for name in ("WORLD_SIZE", *slurm) if os.environ.get(name)), None)
 

@@ -89,7 +89,7 @@ def lightning_name(precision: Precision) -> Literal["32-true", "bf16-mixed", "16
 
 
 def multiply_in(precision: Literal["auto", Precision]) -> None:
-    """Let GPUs round the factors of float32 products to 10 bits (TensorFloat-32), or not."""
+    """Let GPUs round factors of float32 products to 10 bits with tf32; else multiply exactly."""
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
 
 
