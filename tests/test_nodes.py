@@ -45,6 +45,9 @@ GOOD: dict[str, Any] = {
 }
 
 
+NESTED = "model.{0}dept is not a key; did you mean model.{0}depth?"
+
+
 def test_a_text_that_is_not_utf_8_is_named_beside_other_problems() -> None:
     remedy = "must be UTF-8: rename the file or folder, or write the value so"
     assert found(path="caf\udce9", d_model=0) == [
@@ -80,9 +83,9 @@ def test_a_right_node_has_no_problems(changes: dict[str, Any]) -> None:
         ({"size": "8"}, "model.size = '8': must be a valid integer or 'auto'"),
         ({"tied": 1}, "model.tied = 1: must be a valid boolean"),
         ({"inner": {"depth": 0}}, "model.inner.depth = 0: must be greater than 0"),
-        ({"inner": {"depth": 1, "x": 2}}, "model.inner.x is not a key"),
-        ({"maybe": {"depth": 1, "dept": 2}}, "model.maybe.dept is not a key"),
-        ({"several": {"fr": {"depth": 1, "dept": 2}}}, "model.several.fr.dept is not a key"),
+        ({"inner": {"depth": 1, "x": 2}}, "model.inner.x is not a key; choose from depth"),
+        ({"maybe": {"depth": 1, "dept": 2}}, NESTED.format("maybe.")),
+        ({"several": {"fr": {"depth": 1, "dept": 2}}}, NESTED.format("several.fr.")),
         ({"names": "a"}, "model.names = 'a': must be a list in brackets, such as [1,2]"),
         ({"pair": [1, 2.5]}, "model.pair.1 = 2.5: must be a valid integer"),
         ({"d_modle": 8}, "model.d_modle is not a key; did you mean model.d_model?"),
@@ -174,7 +177,7 @@ class House(Node):
         ({"kind": "cat"}, "house.pet.lives is missing"),
         (
             {"kind": "dog", "tricks": 1, "trick": 2},
-            "house.pet.trick is not a key",
+            "house.pet.trick is not a key; did you mean house.pet.tricks?",
         ),
         ({"kind": "cow"}, "house.pet.kind = 'cow': no such kind; choose from cat, dog"),
         ({"lives": 3}, "house.pet.kind is missing"),

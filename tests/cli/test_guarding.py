@@ -125,7 +125,7 @@ LONG = "Ein Mann in einem blauen Hemd steht auf einer Leiter ."
 def test_the_second_search_keeps_the_length_limit_of_the_first(program, run: str) -> None:
     """A translation that meets its limit is unfinished, and so is searched again."""
     keys = ["search.max_length_ratio=0.0", "search.max_length_offset=4", "format=json"]
-    done = program("text", run, *keys, LONG)
+    done = program("text", run, *keys, "guard.short_ratio=0", LONG)
     assert "unfinished" in done.err
     assert len(json.loads(done.out)["translations"][0]["pieces"]) <= 4
 
