@@ -174,6 +174,17 @@ def test_what_has_no_word_stays_as_it_is(cutter, line: str) -> None:
     assert " ".join(cutter()(line, 1, asked=True).texts) == line
 
 
+def test_what_was_practised_counts_words_and_not_items(cutter) -> None:
+    long = "el perro come, la casa come, el perro come"
+    count = len(cutter()(long, 1).ids[0])
+    read = cutter(practised=count // 2)
+    assert len(read(long, 1).texts) > 1
+    line = "el perro https://a.de/b?c=1&d=2&e=3&f=4&g=5 come"
+    assert len(cutter()(line, 1).ids[0]) > count // 2
+    assert read(line, 1).texts == (line,)
+    assert len(cutter(practised=count // 2, limit=count)(line * 9, 1).texts) > 1
+
+
 @pytest.mark.parametrize("space", ["\u00a0", "\u202f", "\u3000", "\u3000\u00a0"])
 @pytest.mark.parametrize("language", ["", "en", "fr", "zh"])
 def test_a_wide_space_behind_an_initial_is_no_trap(space: str, language: str) -> None:

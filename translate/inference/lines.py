@@ -23,6 +23,7 @@ from sentencex import segment
 
 from translate.data.plain_text import UNSPACED, has_text, one_line, unspaced, without_surrogates
 from translate.data.tokenizer import Tokenizer
+from translate.inference.inline import take_out
 from translate.inference.translation import NOTHING, Translation
 
 log = logging.getLogger(__name__)
@@ -255,13 +256,24 @@ class Cutter:
     Args:
         language: of the source, by its ISO 639-1 code: which abbreviations end no sentence.
         limit: the most pieces of a text.
+        practised: the most pieces of words, when the model has read no longer texts in training;
+            addresses and tags, which it need not translate, are not counted.
         sentences: whether each sentence is a text of its own; else only those of a line that is
             longer than the limit.
     """
 
-    def __init__(self, tokenizer: Tokenizer, *, language: str, limit: int, sentences: bool) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        language: str,
+        limit: int,
+        sentences: bool,
+        practised: int | None = None,
+    ) -> None:
         self._tokenizer, self._language = tokenizer, without_surrogates(language)
-        self._limit, self._sentences = limit, sentences
+        self._sentences, self._most = sentences, limit
+        self._limit = limit if practised is None else min(practised, limit)
 
     def __call__(
         self, line: str, number: int, *, whole: bool = False, asked: bool = False
@@ -281,10 +293,11 @@ class Cutter:
         split = self._sentences and not whole
         texts = sentences(line, self._language) if split else [line]
         ids = self._ids(texts, asked=asked)
-        if max(map(len, ids)) <= self._limit:
+        front = self._tokenizer.front
+        if max(self._lengths(texts)) + front <= self._limit:
             return trimmed(texts, ids)
         found = sentences(line, self._language)
-        texts = list(within(found, self._limit - self._tokenizer.front, self._lengths))
+        texts = list(within(found, self._limit - front, self._lengths))
         log.warning(
             "line %d has %d pieces, more than the limit of %d: translated in %d segments%s",
             number, sum(map(len, ids)), self._limit, len(texts),
@@ -302,10 +315,22 @@ class Cutter:
         return [self._tokenizer.encode(text) if asked or has_words(text) else [] for text in texts]
 
     def _lengths(self, texts: Sequence[str]) -> list[int]:
-        """Count pieces without the tag, which each would count again."""
-        front = self._tokenizer.front
-        found = self._tokenizer.encode_all(texts, threads=1)
-        return [len(ids) - front if ids else 0 for ids in found]
+        """Count pieces without the tag, which each would count again, and without items.
+
+        With all items, a text of the most pieces that can be read counts as many as the limit.
+        """
+        pieces = self._count(texts)
+        if self._limit == self._most:
+            return pieces
+        words = self._count([take_out(text, WHOLE.spans(text)).text for text in texts])
+        return [
+            max(some, -(-whole * self._limit // self._most))
+            for some, whole in zip(words, pieces, strict=True)
+        ]
+
+    def _count(self, texts: Sequence[str]) -> list[int]:
+        encoded = self._tokenizer.encode_all(texts, threads=1)
+        return [len(ids) - self._tokenizer.front if ids else 0 for ids in encoded]
 
 
 def sentences(text: str, language: str) -> list[str]:

@@ -115,6 +115,7 @@ class Translator:
         device: `auto` takes a GPU if there is one.
         max_source_length: a line of more pieces, or of more than the model reads, is translated in
             segments that end with a sentence, else a clause, else a word, with a warning.
+        practised: likewise, of a line with more pieces of words; None: the same number.
         split_sentences: translate each sentence of a line by itself, as the model has seen them.
         languages: ISO 639-1 codes of source and target, where they are known.
         unknown_words: what to write for each <unk>, by the attention; None leaves them.
@@ -137,6 +138,7 @@ class Translator:
         tokens_per_batch: int | None = None,
         device: str | torch.device = "cpu",
         max_source_length: int = MAX_SOURCE_LENGTH,
+        practised: int | None = None,
         split_sentences: bool = False,
         languages: tuple[str, str] = ("", ""),
         unknown_words: UnknownWords | None = None,
@@ -159,6 +161,7 @@ class Translator:
             tokenizers.source,
             language=languages[0],
             limit=most_pieces(model, max_source_length),
+            practised=practised,
             sentences=split_sentences,
         )
         self.unknown_words = unknown_words and unknown_words.read_by(tokenizers.source)
@@ -551,7 +554,7 @@ def load(
         chosen if limiting is None else limiting(chosen),
         tokens_per_batch=tokens_per_batch,
         device=device,
-        max_source_length=practised_length(loaded),
+        practised=practised_length(loaded),
         split_sentences=split_sentences,
         languages=loaded.config.languages,
         unknown_words=unknown_words,
@@ -565,10 +568,10 @@ def load(
     return translator
 
 
-def practised_length(loaded: Bundle) -> int:
+def practised_length(loaded: Bundle) -> int | None:
     """Return the most pieces of a text that the model has read in training, rare ones aside."""
     pieces = loaded.config.extra.get("source_pieces")  # which earlier bundles lack
-    return pieces if isinstance(pieces, int) and pieces >= LEAST_PRACTISED else MAX_SOURCE_LENGTH
+    return pieces if isinstance(pieces, int) and pieces >= LEAST_PRACTISED else None
 
 
 def _answer_at_once(model: Seq2Seq, engine: Engine) -> None:
