@@ -20,7 +20,6 @@ def words(text: str) -> set[str]:
 
 # Bounds that only move towards the goal: raise the share, lower the number.
 SHARE = 0.98  # goal: 0.97
-NAMES = 125  # goal: 0
 
 # A first word that heads no noun phrase: the sentence would have no main clause.
 HEADLESS = words(
@@ -141,4 +140,4 @@ def test_names_say_a_type_or_a_role() -> None:
         for path in MODULES
         if (number := sum(n.strip("_").lower() in BANNED for n in bound_names(parsed(path))))
     }
-    assert sum(counts.values()) <= NAMES, counts
+    assert not counts

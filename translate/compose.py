@@ -305,8 +305,8 @@ def _default_choices(command: str) -> dict[str, str | None]:
 
 def _known(group: str, folder: str | None) -> list[str]:
     """Return the options of a group, those of a further folder included."""
-    own = Path(folder, group).glob("*.yaml") if folder else ()
-    return [*options(group), *sorted(file.stem for file in own)]
+    files = Path(folder, group).glob("*.yaml") if folder else ()
+    return [*options(group), *sorted(file.stem for file in files)]
 
 
 def not_one_option(override: str) -> str:

@@ -267,7 +267,7 @@ def _may_be(model: type[BaseModel], value: Any) -> bool:
         for key, field in model.model_fields.items()
         if typing.get_origin(field.annotation) is Literal
     }
-    return all(len(own) > 1 or value.get(key) in own for key, own in names.items())
+    return all(len(allowed) > 1 or value.get(key) in allowed for key, allowed in names.items())
 
 
 def _shown(value: Any) -> str:

@@ -11,7 +11,7 @@ from conf_nodes import node
 
 from translate.errors import UserError
 from translate.extras.toy import ToyPair, realise, toy_pairs
-from translate.extras.toy.sampler import Sampler
+from translate.extras.toy.sampler import SentenceSampler
 from translate.extras.toy.source import GRAMMAR, Toy
 from translate.extras.toy.syntax import combinations, is_held_out
 from translate.extras.toy.words import lexicon
@@ -95,14 +95,14 @@ def test_more_training_pairs_leave_all_others_as_they_are(pairs: dict[str, list[
 
 
 def test_training_has_no_held_out_combination_and_test_has_no_other() -> None:
-    seen = _combinations(Sampler("a", held_out=False))
-    unseen = _combinations(Sampler("b", held_out=True))
+    seen = _combinations(SentenceSampler("a", held_out=False))
+    unseen = _combinations(SentenceSampler("b", held_out=True))
     assert not seen & unseen
     assert not any(is_held_out(pair) for pair in seen)
     assert all(is_held_out(pair) for pair in unseen)
 
 
-def _combinations(sampler: Sampler) -> set[tuple[str, str]]:
+def _combinations(sampler: SentenceSampler) -> set[tuple[str, str]]:
     return {pair for _ in range(1500) for pair in combinations(sampler.sentence(12))}
 
 
@@ -156,7 +156,7 @@ def test_links_cross_and_are_many_to_one_in_both_directions(
 
 def test_english_is_a_function_of_german() -> None:
     """Short sentences of few shapes meet each other often enough to disagree."""
-    sampler = Sampler("function", held_out=False)
+    sampler = SentenceSampler("function", held_out=False)
     target_of: dict[str, str] = {}
     repeated = 0
     for _ in range(2000):

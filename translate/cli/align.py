@@ -78,11 +78,11 @@ BOTH_DIRECTIONS = ("intersection", "union")
 class Task(NamedTuple):
     """The sentences to align, with their gold links.
 
-    `own`: whether its name is its own, and not the one of a split that others have.
+    `holds_name`: whether its name is its own, and not the one of a split that others have.
     """
 
     name: str
-    own: bool
+    holds_name: bool
     sources: Sequence[str]
     targets: Sequence[str]
     gold: Sequence[Gold] | None
@@ -163,7 +163,7 @@ def run(options: AlignOptions) -> None:
     sha256 |= {"sources": fingerprint(task.sources), "references": fingerprint(task.targets)}
     folder = Path(options.run) / "evaluation"
     figures = name_in(
-        folder, f"{name}.alignment", own=task.own,
+        folder, f"{name}.alignment", holds_name=task.holds_name,
         sources_sha256=sha256["sources"], references_sha256=sha256["references"],
     )  # fmt: skip
     out = dict(options.verbatim)

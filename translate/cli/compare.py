@@ -157,5 +157,5 @@ def _again(options: CompareOptions, place: Any) -> list[str]:
     else:
         return sys.argv[1:]
     kept = [each for each in options.overrides if not each.startswith(NOT_OF_EVALUATE)]
-    kept += [] if place.own else [f"output={place.folder}"]
+    kept += [] if place.in_run else [f"output={place.folder}"]
     return ["evaluate", f"run={place.run}", *text, *kept]

@@ -236,8 +236,10 @@ class Options(Node):
             if not field.is_required()
         }
         for key, choice in choices.items():
-            own = choice == STORED
-            values[key] = dict(stored.get(key, {})) if own else node_of(key, choice, inner[key])
+            if choice == STORED:
+                values[key] = dict(stored.get(key, {}))
+            else:
+                values[key] = node_of(key, choice, inner[key])
         files = {key: values[key] for key, choice in choices.items() if choice != STORED}
         references = references_in(files)
         wrong += overlay(values, plain, list(keys))

@@ -77,9 +77,9 @@ def main(command: Command, arguments: Arguments) -> None:
     from translate.cli.composing import launch
 
     def check(config: Mapping[str, Any]) -> list[str]:
-        own = problems(PrepareOptions, {key: config[key] for key in ("cache", "show")}, "")
+        options = problems(PrepareOptions, {key: config[key] for key in ("cache", "show")}, "")
         nodes = group_problems(config, ("data", "tokenizer"))
-        return [*own, *nodes, *_dropped_problems(arguments.verbatim)]
+        return [*options, *nodes, *_dropped_problems(arguments.verbatim)]
 
     launch(command, arguments, job, check=check)
 

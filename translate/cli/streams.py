@@ -72,8 +72,8 @@ def constraints_in(
 
     if "prefix" in verbatim and "prefixes" in verbatim:
         raise UsageError("both prefix= and prefixes= are given: give only one of the two")
-    prefix, given = verbatim.get("prefix", ""), [key for key in FOR_EACH if key in verbatim]
-    if not given:
+    prefix, keys = verbatim.get("prefix", ""), [key for key in FOR_EACH if key in verbatim]
+    if not keys:
         return TextConstraint(prefix)
     there = {"input": "-"} if not sentences else {}
     piped = [key for key, path in {**there, **verbatim}.items() if key in STREAMS and path == "-"]
@@ -81,12 +81,12 @@ def constraints_in(
         raise UsageError(
             f"{' and '.join(f'{key}=-' for key in piped)}: only one can be standard input"
         )
-    rows = _rows([verbatim[key] for key in given])
+    rows = _rows([verbatim[key] for key in keys])
     constraints = (
         TextConstraint(
             of.get("prefixes", prefix), tuple(filter(None, of.get("constraints", "").split("\t")))
         )
-        for of in (dict(zip(given, row, strict=True)) for row in rows)
+        for of in (dict(zip(keys, row, strict=True)) for row in rows)
     )
     # a pipe can be read only once
     if not sentences and not Path(verbatim.get("input", "-")).is_file():
@@ -94,7 +94,7 @@ def constraints_in(
     known, lines = list(constraints), len(sentences) or count_lines(verbatim["input"])
     if len(known) != lines:
         raise UserError(
-            f"{' and '.join(verbatim[key] for key in given)} has {counted(len(known), 'line')}, "
+            f"{' and '.join(verbatim[key] for key in keys)} has {counted(len(known), 'line')}, "
             f"but the input has {lines:,}: line n is for line n of the input, and may be empty"
         )
     return known

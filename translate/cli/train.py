@@ -178,12 +178,12 @@ def _with_stored_vocabulary(arguments: Arguments, place: str, tokenizers: Tokeni
     keys = set(map(key_of, arguments.overrides))
     if any(re.match(r"tokenizer(\.(?!sampling)|$)", key) for key in keys):
         return arguments
-    own = (
+    settings = (
         f"tokenizer={tokenizers.source.kind}",
         f"tokenizer.joint={json.dumps(tokenizers.joint)}",
         f"tokenizer.pretrained={json.dumps(str(find(place).absolute()), ensure_ascii=False)}",
     )
-    return arguments.beginning_with(own)
+    return arguments.beginning_with(settings)
 
 
 def check(config: Mapping[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import accumulate
@@ -142,8 +142,8 @@ def _once(word: str, text: str) -> bool:
 
 def names(pair: Texts, random: Random) -> Texts | None:
     """Replace a capitalised word that both sides have by a word that nobody knows."""
-    found = [re.findall(r"\b[^\W\d_]\w+\b", side) for side in pair]
-    common = sorted({word for word in found[0] if word[0].isupper()} & set(found[1]))
+    words = [re.findall(r"\b[^\W\d_]\w+\b", side) for side in pair]
+    common = sorted({word for word in words[0] if word[0].isupper()} & set(words[1]))
     if not common:
         return None
     name, new = random.choice(common), _name(random)
@@ -238,6 +238,11 @@ class Modified:
     def texts(self, epoch: int, pair: int, occurrence: int) -> tuple[str, Texts] | None:
         """Return the modifier of a pair and the pair as it changes it; None where it stays."""
         (number,) = self.numbers(np.array([pair]), np.array([occurrence]), epoch)
+        return self._texts(number, epoch, pair, occurrence)
+
+    def _texts(
+        self, number: float, epoch: int, pair: int, occurrence: int
+    ) -> tuple[str, Texts] | None:
         place = bisect_right(self.shares, number)
         if place == len(NAMES):
             return None
@@ -260,29 +265,30 @@ class Modified:
                     examples[name].append((self._plain(pair), texts))
         return examples
 
-    def pieces(self, epoch: int, pair: int, occurrence: int) -> tuple[Ids, Ids] | None:
-        """Return the pieces of both sides of a changed pair; None where it stays as it is."""
-        changed = self.texts(epoch, pair, occurrence)
-        if changed is None:
-            return None
-        _, tokenizers = self.parts[self._part(pair)]
-        source = tokenizers.source.encode(changed[1].source)
-        target = tokenizers.target.encode(changed[1].target)
-        if not all(0 < len(side) <= self.max_length for side in (source, target)):
-            return None
-        return np.array(source, dtype=np.int32), np.array(target, dtype=np.int32)
+    def pieces(
+        self, pairs: Places, occurrences: Places, epoch: int
+    ) -> Iterator[tuple[int, Ids, Ids]]:
+        """Yield the places of the pairs of an epoch that change, with the pieces of both sides."""
+        if not self:
+            return
+        numbers = self.numbers(pairs, occurrences, epoch)
+        for place in np.flatnonzero(numbers < self.shares[-1]).tolist():
+            pair = int(pairs[place])
+            changed = self._texts(numbers[place], epoch, pair, int(occurrences[place]))
+            if changed is not None:
+                _, tokenizers = self.parts[self._part(pair)]
+                source = tokenizers.source.encode(changed[1].source)
+                target = tokenizers.target.encode(changed[1].target)
+                if all(0 < len(side) <= self.max_length for side in (source, target)):
+                    yield place, np.array(source, dtype=np.int32), np.array(target, dtype=np.int32)
 
     def replanned(self, drawn: Draws, epoch: int) -> Draws:
         """Return pairs of an epoch with the lengths, </s> included, that they have when changed."""
-        if not self:
-            return drawn
-        source, target = drawn.source_lengths.copy(), drawn.target_lengths.copy()
-        changed = self.numbers(drawn.pairs, drawn.occurrences, epoch) < self.shares[-1]
-        for place in np.flatnonzero(changed):
-            draw = epoch, int(drawn.pairs[place]), int(drawn.occurrences[place])
-            if pieces := self.pieces(*draw):
-                source[place], target[place] = (len(side) + 1 for side in pieces)
-        return drawn._replace(source_lengths=source, target_lengths=target)
+        lengths = drawn.source_lengths.copy(), drawn.target_lengths.copy()
+        for place, *pieces in self.pieces(drawn.pairs, drawn.occurrences, epoch):
+            for side, ids in zip(lengths, pieces, strict=True):
+                side[place] = len(ids) + 1
+        return drawn._replace(source_lengths=lengths[0], target_lengths=lengths[1])
 
     @cached_property
     def _borders(self) -> list[int]:

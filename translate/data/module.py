@@ -21,8 +21,10 @@ from torch.utils.data import DataLoader, Dataset
 
 from translate.data.batching import (
     MEASURED,
+    SIDES,
     Batch,
     Draw,
+    Lengths,
     LengthsOf,
     Mixture,
     PairLengths,
@@ -34,7 +36,7 @@ from translate.data.batching import (
     spread,
 )
 from translate.data.corpus import Corpus
-from translate.data.modifiers import Ids, Modified
+from translate.data.modifiers import Modified
 from translate.data.pairs import at
 from translate.data.sources import UNCHANGED, Modifiers
 from translate.data.tokenizer import Tokenizers
@@ -78,38 +80,36 @@ class Pairs(Dataset[Batch]):
 
     def __getitems__(self, draws: list[Draw]) -> Batch:
         pairs = [draw.pair for draw in draws]
-        changed = self._changed(draws)
         if self.drawn is None:
             sides = self._ids("source", pairs), self._ids("target", pairs)
-            for place, pieces in changed.items():
+        else:
+            sides = self._sampled(draws, *self.drawn(np.array(pairs)))
+        if self.modified is not None:
+            epochs, places, occurrences = map(np.array, zip(*draws, strict=True))
+            # a batch is of one epoch
+            for place, *pieces in self.modified.pieces(places, occurrences, int(epochs[0])):
                 for side, ids in zip(sides, pieces, strict=True):
                     side[place] = ids
-            batch = collate(pairs, *sides)
-            return batch._replace(gold=self._gold(batch)) if self.guided else batch
-        texts = (at(self.table, name, pairs) for name in ("source", "target"))
-        most = ((side - 1).tolist() for side in self.drawn(np.array(pairs)))  # </s> comes yet
-        sources, targets = [], []
-        for place, (draw, source, target, *room) in enumerate(
-            zip(draws, *texts, *most, strict=True)
-        ):
-            if place in changed:
-                sources.append(changed[place][0])
-                targets.append(changed[place][1])
-                continue
-            first, second = np.random.default_rng((self.seed, *draw)).integers(2**31, size=2)
-            tokenizers = self._tokenizers_of(draw.pair)
-            source_ids = tokenizers.source.sample(source, int(first), room[0])
-            target_ids = tokenizers.target.sample(target, int(second), room[1])
-            sources.append(np.array(source_ids, dtype=np.int32))
-            targets.append(np.array(target_ids, dtype=np.int32))
-        return collate(pairs, sources, targets)
+        batch = collate(pairs, *sides)
+        return batch._replace(gold=self._gold(batch)) if self.guided else batch
 
-    def _changed(self, draws: list[Draw]) -> dict[int, tuple[Ids, Ids]]:
-        """Return the pieces of the pairs that are changed, by their place in the batch."""
-        if not self.modified:
-            return {}
-        pieces = ((place, self.modified.pieces(*draw)) for place, draw in enumerate(draws))
-        return {place: both for place, both in pieces if both is not None}
+    def _sampled(
+        self, draws: list[Draw], source_most: Lengths, target_most: Lengths
+    ) -> tuple[list[NDArray[np.int32]], list[NDArray[np.int32]]]:
+        """Draw the pieces of each pair; at most so many tokens, </s> included."""
+        sides: tuple[list[NDArray[np.int32]], list[NDArray[np.int32]]] = [], []
+        texts = (at(self.table, name, [draw.pair for draw in draws]) for name in SIDES)
+        most = zip(source_most.tolist(), target_most.tolist(), strict=True)
+        for draw, both, room in zip(draws, zip(*texts, strict=True), most, strict=True):
+            seeds = np.random.default_rng((self.seed, *draw)).integers(2**31, size=2)
+            chosen = self._tokenizers_of(draw.pair)
+            tokenizers = chosen.source, chosen.target
+            for side, tokenizer, text, seed, tokens in zip(
+                sides, tokenizers, both, seeds.tolist(), room, strict=True
+            ):
+                ids = tokenizer.sample(text, seed, tokens - 1)
+                side.append(np.array(ids, dtype=np.int32))
+        return sides
 
     def _ids(self, side: str, pairs: list[int]) -> list[NDArray[np.int32]]:
         """Read in place from the memory-mapped table."""

@@ -29,7 +29,7 @@ from translate.evaluation.metrics import (
     intervals,
     sentence_scores,
 )
-from translate.evaluation.report import Comet, Likelihood, Memory, Report
+from translate.evaluation.report import Comet, Likelihood, PeakMemory, Report
 from translate.evaluation.test_sets import TestSet, read_test_set, seen_in_training
 from translate.files import check_folder, file_hash
 from translate.inference import bundle
@@ -348,7 +348,7 @@ def likelihood(
     )
 
 
-def peak_memory(device: torch.device) -> Memory:
+def peak_memory(device: torch.device) -> PeakMemory:
     """The most memory held so far.
 
     By this process or by a worker of it, whichever held more, and by its tensors if `device` is a
@@ -358,7 +358,7 @@ def peak_memory(device: torch.device) -> Memory:
     processes = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     process = max(resource.getrusage(whose).ru_maxrss for whose in processes) * unit
     gpu = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
-    return Memory(round(process / 2**20, 1), None if gpu is None else round(gpu / 2**20, 1))
+    return PeakMemory(round(process / 2**20, 1), None if gpu is None else round(gpu / 2**20, 1))
 
 
 def _sentence_lines(result: Report, test_set: TestSet, hypotheses: Sequence[str]) -> bytes:

@@ -58,7 +58,7 @@ METRICS = {
 
 
 @dataclass(frozen=True)
-class Score:
+class MetricScore:
     """A corpus score in percent and the settings that reproduce it."""
 
     score: float
@@ -69,11 +69,11 @@ class Score:
 class Scores:
     """The scores of one translated corpus; higher is better except for TER."""
 
-    bleu: Score  # Papineni et al. 2002
-    chrf: Score  # Popović 2015 (chrF2, character 6-grams)
-    ter: Score  # Snover et al. 2006; lower is better
+    bleu: MetricScore  # Papineni et al. 2002
+    chrf: MetricScore  # Popović 2015 (chrF2, character 6-grams)
+    ter: MetricScore  # Snover et al. 2006; lower is better
 
-    def by_name(self) -> dict[str, Score]:
+    def by_name(self) -> dict[str, MetricScore]:
         """The scores by the names of METRICS, in that order."""
         return {name: getattr(self, name) for name in METRICS}
 
@@ -99,7 +99,7 @@ class Interval:
 def corpus_scores(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = DEFAULT
 ) -> Scores:
-    """Score a corpus; `tokenize` is BLEU's tokeniser (13a, zh, ja-mecab, char, flores200, …).
+    """MetricScore a corpus; `tokenize` is BLEU's tokeniser (13a, zh, ja-mecab, char, flores200, …).
 
     With a tokeniser of text without spaces, TER separates characters too (`build_ter`).
 
@@ -220,10 +220,10 @@ def reference_streams(
 
 def _score(
     metric: Metric, hypotheses: Sequence[str], streams: Sequence[Sequence[str | None]]
-) -> Score:
+) -> MetricScore:
     # sacreBLEU's annotation leaves out the None that its own documentation asks for as padding
     result = metric.corpus_score(hypotheses, streams)  # type: ignore[arg-type]
-    return Score(float(result.score), str(metric.get_signature()))
+    return MetricScore(float(result.score), str(metric.get_signature()))
 
 
 def _of_each(

@@ -25,7 +25,7 @@ from translate.files import write
 
 
 @dataclass(frozen=True)
-class Memory:
+class PeakMemory:
     """The most memory that was held at one time so far, in MiB."""
 
     process: float  # the largest, where workers translated
@@ -143,7 +143,7 @@ class Report:
     references: int  # of all items together
     empty_hypotheses: int
     seconds: float  # wall time of translating alone: no loading, no scoring
-    memory: Memory
+    memory: PeakMemory
     decoding: Mapping[str, object]  # the search settings, as configured
     command: str
     model_sha256: str
@@ -224,18 +224,18 @@ def write_figures(report: Report, folder: Path, further: Mapping[str, bytes]) ->
 
 
 def name_in(
-    folder: Path, name: str, *, sources_sha256: str, references_sha256: str, own: bool
+    folder: Path, name: str, *, sources_sha256: str, references_sha256: str, holds_name: bool
 ) -> str:
     """The name of these sentences' evaluation in a folder: `name`, unless others have it there.
 
-    If the name is not their `own`, they have it only if they had it before.
+    If the name is not theirs (`holds_name`), they have it only if they had it before.
     """
     ours = [sources_sha256, references_sha256]
     try:
         hashes = json.loads((folder / f"{name}.json").read_bytes())["sha256"]
         theirs = [hashes["sources"], hashes["references"]]
     except (OSError, ValueError, KeyError, TypeError):  # not there, or damaged: nothing to keep
-        theirs = ours if own else []
+        theirs = ours if holds_name else []
     return name if theirs == ours else f"{name}-{digest(''.join(ours).encode())[:6]}"
 
 

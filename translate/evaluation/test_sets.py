@@ -38,7 +38,7 @@ class TestSet:
     references: Sequence[Sequence[str]]
     domains: Sequence[str] | None = None  # of each item, where they are known
     word_counts: Mapping[str, int] | None = None  # of the training text, where it is known
-    own: bool = True  # False: the name is another's, such as the `test` of another run
+    holds_name: bool = True  # False: the name is another's, such as the `test` of another run
 
     def check(self) -> None:
         """Raise a UserError where counts differ or nothing is there to score."""
@@ -55,10 +55,10 @@ class TestSet:
     def placed(self, folder: Path) -> TestSet:
         """The same test set by the name of its evaluation in a folder (see `report.name_in`)."""
         name = report.name_in(
-            folder, self.split, own=self.own,
+            folder, self.split, holds_name=self.holds_name,
             sources_sha256=self.sources_sha256, references_sha256=self.references_sha256,
         )  # fmt: skip
-        return replace(self, split=name, own=True)
+        return replace(self, split=name, holds_name=True)
 
     @property
     def sources_sha256(self) -> str:
@@ -94,15 +94,15 @@ def read_test_set(
         test_set = _own_files(str(input), list(map(str, references)))
     else:
         corpus, table = corpus_of_run(run, split=split, data=data, tokenizer=tokenizer, cache=cache)
-        own = data is None or is_own_corpus(run, data)
+        holds_name = data is None or is_own_corpus(run, data)
         named = (data or {}).get("domain") is not None and "group" in table.column_names
         test_set = TestSet(
             split,
             list(in_order(table, "source")),
             list(in_order(table, "references")),
             domains=list(in_order(table, "group")) if named else None,
-            word_counts=word_counts(in_order(corpus.train, "source")) if own else None,
-            own=own,
+            word_counts=word_counts(in_order(corpus.train, "source")) if holds_name else None,
+            holds_name=holds_name,
         )
     if domains is not None:
         test_set = replace(test_set, domains=list(read_lines(domains)))
@@ -124,7 +124,7 @@ def _own_files(source: str, references: Sequence[str]) -> TestSet:
             f"{blank:,}", f"{len(sources):,}",
         )  # fmt: skip
     name = shortened(name_of(source))
-    return TestSet(name, sources, items, own=name not in SPLITS)
+    return TestSet(name, sources, items, holds_name=name not in SPLITS)
 
 
 def parallel_lines(source: str, references: Sequence[str]) -> tuple[list[str], list[list[str]]]:

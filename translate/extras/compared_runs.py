@@ -45,7 +45,7 @@ class Place:
     test_set: TestSet  # by the name of its evaluation there
 
     @property
-    def own(self) -> bool:
+    def in_run(self) -> bool:
         """Tell whether it is in the run."""
         return self.folder == self.run / "evaluation"
 
@@ -93,10 +93,12 @@ def compare_runs(
     tokenize = choose_tokenizer(tokenize, language, items.references)
     places = []
     for run in map(Path, runs):
-        own = test_set["input"] is not None or is_own_corpus(run, test_set["data"])
+        holds_name = test_set["input"] is not None or is_own_corpus(run, test_set["data"])
         seen_by_run = items
         if test_set["input"] is None:  # counts are of one run's training text, `test` its own name
-            seen_by_run = replace(items, own=own, word_counts=items.word_counts if own else None)
+            seen_by_run = replace(
+                items, holds_name=holds_name, word_counts=items.word_counts if holds_name else None
+            )
         places.append(find_place(run, seen_by_run, folder))
     _refuse_two_languages(places)
     for place in places:
@@ -196,7 +198,7 @@ def _evaluate(
     run, test_set = place.run, place.test_set
     if place.read() is not None:
         log.warning("the model of %s has changed since its evaluation: evaluating it again", run)
-    where = "" if place.own else f", into {place.folder}: the run cannot be written to"
+    where = "" if place.in_run else f", into {place.folder}: the run cannot be written to"
     log.info("evaluating %s on %s (%s)%s", run, test_set.split, turn, where)
     loaded = bundle.of_run(run)
     evaluate_run(

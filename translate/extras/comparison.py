@@ -32,7 +32,7 @@ from translate.extras.seeds import (
 )
 from translate.extras.significance import Difference, differences
 from translate.extras.verdicts import Verdict, caveats, setting_differences, verdict, verdicts
-from translate.extras.word_diff import Word, word_diff
+from translate.extras.word_diff import DiffWord, word_diff
 from translate.wording import counted, escaped
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Shown:
     hypotheses: Sequence[str]
     chrf: Sequence[float]
 
-    def translations(self) -> Iterator[tuple[str, float, list[Word]]]:
+    def translations(self) -> Iterator[tuple[str, float, list[DiffWord]]]:
         """Yield each run with its chrF and its words, compared with the first run's.
 
         The first run's are compared with the second's.

@@ -73,15 +73,15 @@ class Ensemble(Seq2Seq):
         need_alignment: bool = False,
     ) -> Decoded:
         decoded = [
-            model.decode(target_in, own, need_alignment=need_alignment)
-            for model, own in zip(self.models, memory.memories, strict=True)
+            model.decode(target_in, member, need_alignment=need_alignment)
+            for model, member in zip(self.models, memory.memories, strict=True)
         ]
         hidden = torch.cat([one.hidden for one in decoded], dim=-1)
         return Decoded(hidden, _mean([one.alignment for one in decoded]))
 
     def start(self, memory: EnsembleMemory) -> EnsembleState:  # type: ignore[override]
         pairs = zip(self.models, memory.memories, strict=True)
-        return EnsembleState(tuple(model.start(own) for model, own in pairs))
+        return EnsembleState(tuple(model.start(member) for model, member in pairs))
 
     def decode_step(
         self,
@@ -92,8 +92,8 @@ class Ensemble(Seq2Seq):
         need_alignment: bool = False,
     ) -> Step:
         steps = [
-            model.decode_step(tokens, own, live=live, need_alignment=need_alignment)
-            for model, own in zip(self.models, state.states, strict=True)
+            model.decode_step(tokens, member, live=live, need_alignment=need_alignment)
+            for model, member in zip(self.models, state.states, strict=True)
         ]
         hidden = torch.cat([step.hidden for step in steps], dim=-1)
         after = EnsembleState(tuple(step.state for step in steps))

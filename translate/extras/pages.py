@@ -155,10 +155,10 @@ def _training(curves: Mapping[str, Curve]) -> Iterator[Chart]:
 def _distribution(report: Report) -> list[Chart]:
     labels = [bucket.label for bucket in report.buckets]
     bleu, chrf = [bucket.bleu for bucket in report.buckets], [b.chrf for b in report.buckets]
-    own = [sentence.chrf for sentence in report.sentences]
+    scores = [sentence.chrf for sentence in report.sentences]
     return [
         bar_chart("score", labels, {"BLEU": bleu, "chrF": chrf}, x="words in the source"),
-        histogram("sentences by their own chrF", own, edges=range(0, 101, 5),
+        histogram("sentences by their own chrF", scores, edges=range(0, 101, 5),
                   x="chrF of a sentence"),
     ]  # fmt: skip
 

@@ -85,18 +85,18 @@ class ShortlistSearch:
         pieces = wanted.nonzero()[:, 0]
         ids = pieces.tolist()
         numbers = {piece: number for number, piece in enumerate(ids)}
-        own = allowed[:, pieces].cpu().numpy()
+        candidates = allowed[:, pieces].cpu().numpy()
         small = constraints and [
             replace(_renumbered(one, numbers), joints=_among(ids, there, one.joints))
-            for one, there in zip(constraints, own, strict=True)
+            for one, there in zip(constraints, candidates, strict=True)
         ]
-        found = self.search(
+        n_best_lists = self.search(
             Shortlisted(model, pieces, ~allowed[:, pieces]), source, source_mask, constraints=small,
             need_alignment=need_alignment,
         )  # fmt: skip
         return [
             [replace(one, tokens=tuple(ids[token] for token in one.tokens)) for one in n_best]
-            for n_best in found
+            for n_best in n_best_lists
         ]
 
 
@@ -172,8 +172,8 @@ class Shortlisted(Seq2Seq):
 
 
 def _renumbered(constraint: Constraint, numbers: dict[int, int]) -> Constraint:
-    def each(some: Sequence[Tokens]) -> tuple[Tokens, ...]:
-        return tuple(tuple(numbers[piece] for piece in tokens) for tokens in some)
+    def each(phrases: Sequence[Tokens]) -> tuple[Tokens, ...]:
+        return tuple(tuple(numbers[piece] for piece in tokens) for tokens in phrases)
 
     (prefix,) = each([constraint.prefix])
     phrases, banned, glued = map(each, (constraint.phrases, constraint.banned, constraint.glued))
@@ -181,10 +181,14 @@ def _renumbered(constraint: Constraint, numbers: dict[int, int]) -> Constraint:
 
 
 def _among(
-    pieces: Sequence[int], own: Bool[np.ndarray, "C"], joints: Joints | None
+    pieces: Sequence[int], candidates: Bool[np.ndarray, "C"], joints: Joints | None
 ) -> Joints | None:
     """The joints of these pieces; nothing goes on where the sentence's own leave nothing for it."""
     if joints is None:
         return None
     small = Joints(*(side[pieces] for side in joints))
-    return small if (small.onward & own).any() else small._replace(onward=np.zeros_like(own))
+    return (
+        small
+        if (small.onward & candidates).any()
+        else small._replace(onward=np.zeros_like(candidates))
+    )

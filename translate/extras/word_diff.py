@@ -10,14 +10,14 @@ from translate.data.plain_text import words
 MARKED = 500  # words of a text; the time to compare two grows with the square
 
 
-class Word(NamedTuple):
+class DiffWord(NamedTuple):
     """A word or the space before one; `shared` where the other text has it at this place too."""
 
     text: str
     shared: bool
 
 
-def word_diff(text: str, other: str) -> list[Word]:
+def word_diff(text: str, other: str) -> list[DiffWord]:
     """The words of a text and the spaces between them; shared where both have the same order.
 
     After the first `MARKED` words nothing is compared, and all count as shared, as spaces do.
@@ -27,12 +27,12 @@ def word_diff(text: str, other: str) -> list[Word]:
         None, left[:MARKED], right[:MARKED], autojunk=False
     ).get_matching_blocks()
     shared = {block.a + i for block in matched for i in range(block.size)}
-    spaced: list[Word] = []
+    spaced: list[DiffWord] = []
     end = 0
     for i, word in enumerate(left):
         start = text.index(word, end)
         if i and start > end:
-            spaced.append(Word(" ", True))
+            spaced.append(DiffWord(" ", True))
         end = start + len(word)
-        spaced.append(Word(word, i in shared or i >= MARKED))
+        spaced.append(DiffWord(word, i in shared or i >= MARKED))
     return spaced

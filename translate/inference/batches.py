@@ -53,6 +53,11 @@ class Segment(NamedTuple):
     constraint: Constraint
     asked: str = ""  # the words of the constraint, which its source need not have
 
+    @property
+    def fixed(self) -> bool:
+        """Whether something must stand in its translation, between whose words nothing may come."""
+        return bool(self.constraint.prefix or self.constraint.phrases)
+
 
 def each(texts: Iterable[str]) -> Iterator[str]:
     """Iterate over the texts.

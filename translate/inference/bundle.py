@@ -55,6 +55,7 @@ MODEL_CARD = "translate.extras.model_card:model_card"
 # the largest size of a file of a bundle, in bytes
 LARGEST = {CONFIG: 1 << 20, CHECKSUMS: 1 << 16, SOURCE: 1 << 27, TARGET: 1 << 27, WEIGHTS: 1 << 36}
 FLOATS = {torch.float64, torch.float32, torch.bfloat16, torch.float16}
+LEAST_PRACTISED = 8  # pieces: a bundle that says fewer is not believed
 
 
 class BundleConfig(BaseModel):
@@ -78,6 +79,12 @@ class BundleConfig(BaseModel):
     def languages(self) -> tuple[str, str]:
         """Source and target."""
         return self.source_language, self.target_language
+
+    @property
+    def practised(self) -> int | None:
+        """The most pieces of a source that training has shown often; earlier bundles lack it."""
+        pieces = self.extra.get("source_pieces")
+        return pieces if isinstance(pieces, int) and pieces >= LEAST_PRACTISED else None
 
     @property
     def model(self) -> dict[str, Any]:

@@ -74,12 +74,12 @@ def read(run: Path, *, weights_sha256: str, search: Mapping[str, Any]) -> Confid
     if not path.exists():
         return None
     try:
-        found = Confidence.model_validate_json(read_bounded(path, largest=LARGEST))
+        stored = Confidence.model_validate_json(read_bounded(path, largest=LARGEST))
     except ValidationError as error:
         raise UserError(
             f"{path} cannot be read: write it anew with translate calibrate run={run}"
         ) from error
-    if (found.weights_sha256, found.search) != (weights_sha256, dict(search)):
+    if (stored.weights_sha256, stored.search) != (weights_sha256, dict(search)):
         log.info("ignoring %s, which is for different weights or another search", path)
         return None
-    return found
+    return stored

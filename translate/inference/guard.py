@@ -29,7 +29,7 @@ class Try(NamedTuple):
 
     damage: list[str]  # to protected items
     wrong: list[str]  # that, and all else
-    found: list[Translation]
+    n_best: list[Translation]
 
 
 class GuardConfig(Node):
@@ -117,29 +117,29 @@ class Guard:
         self._foreign = foreign
         self._stutter = re.compile(rf"([^\W\d_]{{1,4}})\1{{{config.stutter_times - 1}}}")
 
-    def findings(self, source: Segment, found: Translation) -> list[str]:
+    def findings(self, source: Segment, translation: Translation) -> list[str]:
         """List what is wrong with a translation, in words; nothing, nearly always."""
-        wrong = [*found.flags] if found.finished else [*found.flags, "unfinished"]
+        wrong = [*translation.flags] if translation.finished else [*translation.flags, "unfinished"]
         most = self.config.length_ratio * _bytes(source.text) + self.config.length_offset
-        if _bytes(found.text) > most + _bytes(source.asked):
+        if _bytes(translation.text) > most + _bytes(source.asked):
             wrong.append("too long")
-        if not has_text(found.text) and any(map(str.isalnum, source.text)):
+        if not has_text(translation.text) and any(map(str.isalnum, source.text)):
             wrong.append("empty")
         letters = _letters(source.text)
-        if letters >= self.config.short_letters and _letters(found.text) < (
+        if letters >= self.config.short_letters and _letters(translation.text) < (
             self.config.short_ratio * letters
         ):
             wrong.append("too short")
-        if self._loops(source, found):
+        if self._loops(source, translation):
             wrong.append("loop")
-        if self._foreign and self._copies(source, found.text):
+        if self._foreign and self._copies(source, translation.text):
             wrong.append("copy")
         return wrong
 
     def watch(
         self,
         segments: Sequence[Segment],
-        found: Sequence[list[Translation]],
+        n_best: Sequence[list[Translation]],
         *,
         without: Retry,
         apart: Retry,
@@ -152,7 +152,7 @@ class Guard:
             apart: translates a segment clause by clause.
             again: translates by the other search.
         """
-        first = list(map(self._tried, segments, found))
+        first = list(map(self._tried, segments, n_best))
         # a model that writes the tags may still have lost the sentence between them
         tagged = {i for i, each in enumerate(segments) if self.protection.has_tags(each.text)}
         suspects = [i for i, one in enumerate(first) if one.damage or i in tagged]
@@ -161,22 +161,22 @@ class Guard:
         kept = self._improved(segments, kept, suspects, apart)
         suspects = [i for i, one in enumerate(kept) if one.wrong]
         kept = self._improved(segments, kept, suspects, again)
-        return list(map(self._told, segments, first, kept))
+        return list(map(self._reported, segments, first, kept))
 
     def whole(
-        self, line: str, constraint: TextConstraint, found: list[Translation]
+        self, line: str, constraint: TextConstraint, n_best: list[Translation]
     ) -> list[Translation]:
         """Flag the n best of a line where a cut between segments went through an item."""
         line, asked = one_line(without_surrogates(line)), constraint.words
-        return [_flagged(one, self.protection.damage(line, one.text, asked)) for one in found]
+        return [_flagged(one, self.protection.damage(line, one.text, asked)) for one in n_best]
 
-    def _tried(self, segment: Segment, found: list[Translation]) -> Try:
-        return Try(*self._judged(segment, found[0]), found)
+    def _tried(self, segment: Segment, n_best: list[Translation]) -> Try:
+        return Try(*self._judged(segment, n_best[0]), n_best)
 
-    def _judged(self, segment: Segment, found: Translation) -> tuple[list[str], list[str]]:
+    def _judged(self, segment: Segment, translation: Translation) -> tuple[list[str], list[str]]:
         """Return the damage that a translation does, and all that is wrong with it."""
-        damage = self.protection.damage(segment.text, found.text, segment.asked)
-        return damage, self.findings(segment, found) + damage
+        damage = self.protection.damage(segment.text, translation.text, segment.asked)
+        return damage, self.findings(segment, translation) + damage
 
     def _improved(
         self,
@@ -200,27 +200,27 @@ class Guard:
                 kept[i] = min(both, key=lambda one: (len(one.damage), len(one.wrong)))
         return kept
 
-    def _told(self, segment: Segment, first: Try, kept: Try) -> list[Translation]:
+    def _reported(self, segment: Segment, first: Try, kept: Try) -> list[Translation]:
         """Add what is still wrong with each, and what only was with the first of all."""
         if kept is not first:  # confidence was not learned for other searches
-            kept = kept._replace(found=[replace(one, confidence=None) for one in kept.found])
-        wrong = [kept.wrong, *(self._judged(segment, one)[1] for one in kept.found[1:])]
+            kept = kept._replace(n_best=[replace(one, confidence=None) for one in kept.n_best])
+        wrong = [kept.wrong, *(self._judged(segment, one)[1] for one in kept.n_best[1:])]
         best, *others = (
             _flagged(one, flags + self.protection.numbers(segment.text, one.text, segment.asked))
-            for one, flags in zip(kept.found, wrong, strict=True)
+            for one, flags in zip(kept.n_best, wrong, strict=True)
         )
         mended = tuple(finding for finding in first.wrong if finding not in kept.wrong)
         return [replace(best, mended=mended) if mended else best, *others]
 
-    def _loops(self, source: Segment, found: Translation) -> bool:
+    def _loops(self, source: Segment, translation: Translation) -> bool:
         """Tell whether pieces come again and again, not so in the source or what is asked for."""
         times = self.config.loop_times
-        parts = loops(found.tokens, times)
+        parts = loops(translation.tokens, times)
         long = any(sum(map(len, part)) >= self.config.loop_characters for part in parts)
         meant = any(loops(source.ids, times)) or any(loops(source.asked.split(), times))
         if long and not meant:
             return True
-        if not self._stutter.search(found.text):
+        if not self._stutter.search(translation.text):
             return False
         return not any(
             self._stutter.search("".join(t.split())) for t in (source.text, source.asked)
@@ -248,9 +248,13 @@ def second(again: SearchConfig, first: SearchConfig) -> SearchConfig:
     return again.model_copy(update=changes)
 
 
-def _flagged(found: Translation, flags: list[str]) -> Translation:
+def _flagged(translation: Translation, flags: list[str]) -> Translation:
     """Add these flags to its own, each once."""
-    return replace(found, flags=tuple(dict.fromkeys((*found.flags, *flags)))) if flags else found
+    return (
+        replace(translation, flags=tuple(dict.fromkeys((*translation.flags, *flags))))
+        if flags
+        else translation
+    )
 
 
 def loops(tokens: Sequence[Token], times: int) -> Iterator[Sequence[Token]]:

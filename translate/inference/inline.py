@@ -8,12 +8,19 @@ enclosed.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Float
+
+from translate.data.tokenizer import Tokenizers
+from translate.inference.batches import by_length
+from translate.inference.forcing import TeacherForcing, as_numpy
+from translate.inference.translation import Translation
+from translate.models.head import AttentionHead
 
 TOKEN = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 OPENING = re.compile(r"<([A-Za-z][\w:.-]*)(?=[\s>/])[^<>]*(?<!/)>")
@@ -116,7 +123,66 @@ def put_back(bare: BareText, translation: str, weights: Weights) -> str:
     for place, text in _insertions(placed, translation, tokens, 0):
         written += translation[position:place] + text
         position = place
-    return written + translation[position:]
+    return (written + translation[position:]).rstrip()
+
+
+class Placement:
+    """The way of items back into translations, by the attention of a model that reads these.
+
+    Args:
+        head: the attention that says which words belong together; None: the order of words does.
+        tokens_per_batch: padded pieces of the longer side that are read at once.
+    """
+
+    def __init__(
+        self,
+        tokenizers: Tokenizers,
+        forcing: TeacherForcing,
+        head: AttentionHead | None,
+        *,
+        tokens_per_batch: int,
+    ) -> None:
+        self.tokenizers, self.forcing, self.head = tokenizers, forcing, head
+        self.tokens_per_batch = tokens_per_batch
+        self._longest = forcing.model.max_length or math.inf
+
+    def __call__(
+        self, bare: Sequence[BareText], n_best: Sequence[list[Translation]]
+    ) -> list[list[Translation]]:
+        """Return the n best of each sentence with its items."""
+        pairs = [
+            (text.text, translation.text)
+            for text, translations in zip(bare, n_best, strict=True)
+            for translation in translations
+        ]
+        weights = iter(self._weights(pairs))
+        return [
+            [
+                replace(each, text=put_back(text, each.text, next(weights)), alignment=None)
+                for each in translations
+            ]
+            for text, translations in zip(bare, n_best, strict=True)
+        ]
+
+    def _weights(self, pairs: Sequence[tuple[str, str]]) -> list[Weights]:
+        """Return how much each token of each translation looks at each of its source."""
+        source, target = self.tokenizers.source, self.tokenizers.target
+        ids = [(source.encode(text), target.encode(translation)) for text, translation in pairs]
+        weights = [between_tokens(None, [text], [translation]) for text, translation in pairs]
+        if self.head is None:
+            return weights
+        longest = [max(map(len, sides)) + 1 for sides in ids]
+        chosen = [i for i, sides in enumerate(ids) if all(sides) and longest[i] <= self._longest]
+        for batch in by_length([longest[i] for i in chosen], self.tokens_per_batch):
+            rows = [chosen[i] for i in batch]
+            attention = self.forcing.attention([ids[i][0] for i in rows], [ids[i][1] for i in rows])
+            for i, matrix in zip(rows, as_numpy(self.head.of(attention)), strict=True):
+                surfaces = source.surfaces(pairs[i][0]), target.surfaces(pairs[i][1])
+                pieces = matrix[: len(surfaces[1]), source.front :][:, : len(surfaces[0])]
+                known = between_tokens(pieces, *surfaces)
+                if known.shape == weights[i].shape:  # else characters are read as others
+                    weights[i] = known
+        return weights
 
 
 def between_tokens(
@@ -136,11 +202,6 @@ def between_tokens(
     means = rows / np.maximum(1, rows.sum(axis=1, keepdims=True))
     weights: Weights = means @ pieces @ columns.T
     return weights
-
-
-def count_tokens(text: str) -> int:
-    """Return the number of words and marks in a text."""
-    return len(TOKEN.findall(text))
 
 
 def _pieces_of_tokens(surfaces: Sequence[str]) -> Float[np.ndarray, "tokens pieces"]:

@@ -78,10 +78,9 @@ def unescaped(line: str) -> str:
     return REFERENCE.sub(lambda match: unescape(match[0]), line) if "&" in line else line
 
 
-def escaped_like(line: str, translation: str) -> str:
-    """Write an & as a reference where the source does."""
-    written_out = "&amp;" in line and not AND.search(REFERENCE.sub("", line))
-    return AND.sub("&amp;", translation) if written_out else translation
+def writes_references(line: str) -> bool:
+    """Tell whether every & of a line begins a reference."""
+    return "&amp;" in line and not AND.search(REFERENCE.sub("", line))
 
 
 class Protection:
@@ -138,12 +137,12 @@ class Protection:
 
     def damage(self, source: str, translation: str, asked: str = "") -> list[str]:
         """List what is lost, added or out of order; what is `asked` for may be added."""
-        wanted, found = self.items(source), self.items(translation)
-        found = _without(found, self.items(asked), wanted)
-        if wanted == found:
+        wanted, written = self.items(source), self.items(translation)
+        written = _without(written, self.items(asked), wanted)
+        if wanted == written:
             return []
-        changed = _changes(wanted, found)
-        moved = [item for item in wanted if item[0] == "<"] != [i for i in found if i[0] == "<"]
+        changed = _changes(wanted, written)
+        moved = [item for item in wanted if item[0] == "<"] != [i for i in written if i[0] == "<"]
         return changed or ["tags in another order"] * moved
 
     def numbers(self, source: str, translation: str, asked: str = "") -> list[str]:
@@ -154,9 +153,9 @@ class Protection:
         source, translation = map(self.without, (source, translation))
         # a space may part thousands or numbers: both are right
         read = [
-            _changes(wanted, _without(found, _digits(asked), wanted))
+            _changes(wanted, _without(written, _digits(asked), wanted))
             for wanted in (_digits(source), _digits(_closed(source)))
-            for found in (_digits(translation), _digits(_closed(translation)))
+            for written in (_digits(translation), _digits(_closed(translation)))
         ]
         return read[0] if all(read) else []
 
@@ -165,16 +164,16 @@ def _apart(span: tuple[int, int], others: Iterable[tuple[int, int]]) -> bool:
     return all(span[1] <= start or end <= span[0] for start, end in others)
 
 
-def _changes(wanted: list[str], found: list[str]) -> list[str]:
-    lost, added = Counter(wanted) - Counter(found), Counter(found) - Counter(wanted)
+def _changes(wanted: list[str], written: list[str]) -> list[str]:
+    lost, added = Counter(wanted) - Counter(written), Counter(written) - Counter(wanted)
     return [f"lost {item}" for item in lost] + [f"added {item}" for item in added]
 
 
-def _without(found: list[str], allowed: list[str], wanted: list[str]) -> list[str]:
+def _without(written: list[str], allowed: list[str], wanted: list[str]) -> list[str]:
     """Leave out those beyond the wanted ones that are allowed."""
-    spare = (Counter(found) - Counter(wanted)) & Counter(allowed)
+    spare = (Counter(written) - Counter(wanted)) & Counter(allowed)
     rest = []
-    for item in found:
+    for item in written:
         if spare[item]:
             spare[item] -= 1
         else:
@@ -209,13 +208,15 @@ class CutLine:
         gaps: gaps[i] stands before texts[i], and the last gap behind all.
         texts: without white space around them.
         ids: of each text, without </s>.
+        references: whether an & is to be written as a reference, as in the source.
     """
 
     gaps: tuple[str, ...]
     texts: tuple[str, ...]
     ids: tuple[list[int], ...]
+    references: bool = False
 
-    def joined(self, found: Sequence[list[Translation]]) -> list[Translation]:
+    def joined(self, n_best_lists: Sequence[list[Translation]]) -> list[Translation]:
         """Join the translations of the line's texts to its own: the i-th best of each together.
 
         Where a text has fewer than another (one of protected items alone has one), its last stands
@@ -223,10 +224,10 @@ class CutLine:
         """
         if not self.texts:
             return [replace(NOTHING, text=self.gaps[0])]
-        if self.gaps == ("", ""):
-            return found[0]
-        most = max(map(len, found))
-        alike = ([*some, *some[-1:] * (most - len(some))] for some in found)
+        if self.gaps == ("", "") and not self.references:
+            return n_best_lists[0]
+        most = max(map(len, n_best_lists))
+        alike = ([*n_best, *n_best[-1:] * (most - len(n_best))] for n_best in n_best_lists)
         return [self._join(parts) for parts in zip(*alike, strict=True)]
 
     def _join(self, parts: Sequence[Translation]) -> Translation:
@@ -236,8 +237,9 @@ class CutLine:
         text = first + parts[0].text
         for gap, part in zip(inner, parts[1:], strict=True):
             text += (gap or _space(text, part.text)) + part.text
+        text += last
         return Translation(
-            text=text + last,
+            text=AND.sub("&amp;", text) if self.references else text,
             score=math.fsum(part.score for part in parts),
             log_prob=math.fsum(part.log_prob for part in parts),
             tokens=tuple(chain.from_iterable(part.tokens for part in parts)),
@@ -287,7 +289,11 @@ class Cutter:
             whole: not into sentences, if the line is within the limit.
             asked: something must be in its translation, so that all of it is translated.
         """
-        line = unescaped(one_line(without_surrogates(line)))
+        cut = self._cut(unescaped(line), number, whole=whole, asked=asked)
+        return replace(cut, references=True) if writes_references(line) else cut
+
+    def _cut(self, line: str, number: int, *, whole: bool, asked: bool) -> CutLine:
+        line = one_line(without_surrogates(line))
         if not has_text(line):
             return CutLine(("",), (), ())
         split = self._sentences and not whole
@@ -296,18 +302,19 @@ class Cutter:
         front = self._tokenizer.front
         if max(self._lengths(texts)) + front <= self._limit:
             return trimmed(texts, ids)
-        found = sentences(line, self._language)
-        texts = list(within(found, self._limit - front, self._lengths))
+        whole_sentences = sentences(line, self._language)
+        texts = list(within(whole_sentences, self._limit - front, self._lengths))
         log.warning(
             "line %d has %d pieces, more than the limit of %d: translated in %d segments%s",
             number, sum(map(len, ids)), self._limit, len(texts),
-            ", some of them parts of a sentence" if len(texts) > len(found) else "",
+            ", some of them parts of a sentence" if len(texts) > len(whole_sentences) else "",
         )  # fmt: skip
         return trimmed(texts, self._ids(texts, asked=asked))
 
-    def clauses(self, text: str, limit: int) -> CutLine:
+    def clauses(self, text: str, limit: int | None = None) -> CutLine:
         """Cut a text into clauses of at most so many pieces, where that can be."""
-        texts = list(within([text], max(LEAST, limit), self._lengths))
+        most = self._limit - self._tokenizer.front if limit is None else max(LEAST, limit)
+        texts = list(within([text], most, self._lengths))
         return trimmed(texts, self._ids(texts))
 
     def _ids(self, texts: Iterable[str], *, asked: bool = False) -> list[list[int]]:
@@ -324,8 +331,8 @@ class Cutter:
             return pieces
         words = self._count([take_out(text, WHOLE.spans(text)).text for text in texts])
         return [
-            max(some, -(-whole * self._limit // self._most))
-            for some, whole in zip(words, pieces, strict=True)
+            max(of_words, -(-whole * self._limit // self._most))
+            for of_words, whole in zip(words, pieces, strict=True)
         ]
 
     def _count(self, texts: Sequence[str]) -> list[int]:

@@ -14,10 +14,10 @@ Utility = Literal["chrf", "bleu"]
 SentenceScore = Callable[[str, str], float]  # hypothesis, reference → 0 … 100
 
 
-def ranked(found: Sequence[Translation], utility: Utility) -> list[Translation]:
+def ranked(translations: Sequence[Translation], utility: Utility) -> list[Translation]:
     """Rank translations by the utility expected of each, which becomes its score; best first."""
-    utilities = expected_utilities([translation.text for translation in found], utility)
-    scored = [replace(one, score=score) for one, score in zip(found, utilities, strict=True)]
+    utilities = expected_utilities([translation.text for translation in translations], utility)
+    scored = [replace(one, score=score) for one, score in zip(translations, utilities, strict=True)]
     return sorted(scored, key=lambda translation: translation.score, reverse=True)
 
 

@@ -23,7 +23,6 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -54,8 +53,8 @@ from translate.inference.confidence import Confidence, evidence
 from translate.inference.confidence import read as read_confidence
 from translate.inference.forcing import TeacherForcing, as_numpy, encoded_pairs
 from translate.inference.guard import Guard, GuardConfig
-from translate.inference.inline import BareText, between_tokens, count_tokens, put_back, take_out
-from translate.inference.lines import CutLine, Cutter, escaped_like, has_words
+from translate.inference.inline import Placement, take_out
+from translate.inference.lines import CutLine, Cutter, Protection
 from translate.inference.minimum_bayes_risk import Utility, ranked
 from translate.inference.text_constraints import (
     NO_CONSTRAINT,
@@ -63,7 +62,7 @@ from translate.inference.text_constraints import (
     TextConstraint,
     paired,
 )
-from translate.inference.translation import NOTHING, AttentionMap, Score, Translation
+from translate.inference.translation import AttentionMap, Score, Translation
 from translate.inference.unknown_words import UnknownWords
 from translate.linear import prepack
 from translate.machine import keep_memory
@@ -78,7 +77,6 @@ log = logging.getLogger(__name__)
 TOKENS_PER_BATCH = 8192
 TOKENS_ON_A_GPU = 16384  # which takes hardly longer for them
 TOKENS_SCORED = 4096  # with all their logits in memory
-LEAST_PRACTISED = 8  # pieces: a bundle that says fewer is not believed
 SMALLEST_SHARE = 1024  # tokens of a worker's batch
 WINDOW = 2048  # lines
 # parameters of a model from which several threads answer a line clearly sooner than one: with fewer
@@ -182,11 +180,11 @@ class Translator:
         return TeacherForcing(self.model, self.device)
 
     @cached_property
-    def aligning(self) -> AttentionHead | None:
-        """The attention that says which words belong together; None where the model has none."""
-        if not attends(self.model):
-            return None
-        return self._taught or choose_head(self.model, layer=None, head=None)
+    def _placement(self) -> Placement:
+        head = None
+        if attends(self.model):
+            head = self._taught or choose_head(self.model, layer=None, head=None)
+        return Placement(self.tokenizers, self.forcing, head, tokens_per_batch=TOKENS_SCORED)
 
     @cached_property
     def _maps(self) -> Any:
@@ -249,7 +247,7 @@ class Translator:
             segments += self._segments(cut[-1], encoded, constraint.words if asked else "")
         n_best = search(segments)
         if self.guard is not None:
-            without = partial(self._without_items, self.guard, search)
+            without = partial(self._without_items, self.guard.protection, search)
             n_best = self.guard.watch(
                 segments, n_best,
                 without=without,
@@ -258,11 +256,6 @@ class Translator:
             )  # fmt: skip
         of_texts = iter(n_best)
         joined = [line.joined([next(of_texts) for _ in line.texts]) for line in cut]
-        for (line, _), n_best_of_line in zip(lines, joined, strict=True):
-            if "&amp;" in line:
-                n_best_of_line[:] = [
-                    replace(one, text=escaped_like(line, one.text)) for one in n_best_of_line
-                ]
         if self.guard is not None:
             joined = list(map(self.guard.whole, *zip(*lines, strict=True), joined))
         for i, (best, *_) in enumerate(joined, start=number):
@@ -353,62 +346,35 @@ class Translator:
         )
 
     def _without_items(
-        self, guard: Guard, search: Find, segments: Sequence[Segment]
+        self, protection: Protection, search: Find, segments: Sequence[Segment]
     ) -> list[list[Translation]]:
-        """Return the n best of each, translated without its items, which are then put back.
-
-        Where something must be in the translation, nothing may come between its words.
-        """
-        bare, parts = [], []
-        for segment in segments:
-            asked = segment.constraint.prefix or segment.constraint.phrases
-            spans = [] if asked else guard.protection.spans(segment.text)
-            bare.append(take_out(segment.text, spans))
-            text = bare[-1].text
-            ids = self.tokenizers.source.encode(text) if has_words(text) else []
-            parts.append(segment._replace(text=text, ids=ids if spans else segment.ids))
-        n_best = iter(search([part for part in parts if part.ids]))
-        return [
-            [self._with_items(each, one) for one in next(n_best)]
-            if part.ids
-            else [replace(NOTHING, text=segment.text)]
-            for segment, part, each in zip(segments, parts, bare, strict=True)
+        """Return the n best of each, translated without its items, which are then put back."""
+        bare = [
+            take_out(each.text, [] if each.fixed else protection.spans(each.text))
+            for each in segments
         ]
+        lines = [self._cut.clauses(text.text) for text in bare]
+        return self._placement(bare, self._cut_otherwise(search, segments, lines))
 
     def _apart(self, search: Find, segments: Sequence[Segment]) -> list[list[Translation]]:
-        """Return the n best of each, translated clause by clause.
+        """Return the n best of each, translated clause by clause."""
+        lines = [self._cut.clauses(each.text, len(each.ids) // 2) for each in segments]
+        return self._cut_otherwise(search, segments, lines)
 
-        Where something must be in the translation, all of it is translated at once.
-        """
-        lines: list[CutLine] = []
+    def _cut_otherwise(
+        self, search: Find, segments: Sequence[Segment], lines: Sequence[CutLine]
+    ) -> list[list[Translation]]:
+        """Return the n best of segments, translated as the texts of lines; fixed ones stay."""
+        nothing = self._constraint_encoder.nothing_asked
         parts: list[Segment] = []
-        for segment in segments:
-            if segment.asked:
-                lines.append(CutLine(("", ""), (segment.text,), (segment.ids,)))
-                parts.append(segment)
-            else:
-                lines.append(self._cut.clauses(segment.text, len(segment.ids) // 2))
-                nothing = [self._constraint_encoder.nothing_asked] * len(lines[-1].texts)
-                parts += self._segments(lines[-1], nothing, "")
+        for segment, line in zip(segments, lines, strict=True):
+            again = self._segments(line, [nothing] * len(line.texts), "")
+            parts += [segment] if segment.fixed else again
         n_best = iter(search(parts))
-        return [line.joined([next(n_best) for _ in line.texts]) for line in lines]
-
-    def _with_items(self, bare: BareText, found: Translation) -> Translation:
-        """Put the items of a sentence back into its translation."""
-        if not bare.items:
-            return found
-        source, target = self.tokenizers.source, self.tokenizers.target
-        sides = source.surfaces(bare.text), target.surfaces(found.text)
-        ids = source.encode(bare.text), target.encode(found.text)
-        attention = None
-        if self.aligning is not None and all(ids):
-            whole = self.aligning.of(self.forcing.attention([ids[0]], [ids[1]]))[0]
-            attention = as_numpy(whole)[: len(sides[1]), source.front :][:, : len(sides[0])]
-        weights = between_tokens(attention, *sides)
-        if weights.shape != (count_tokens(found.text), count_tokens(bare.text)):
-            weights = between_tokens(None, [bare.text], [found.text])  # signs read as others
-        text = put_back(bare, found.text, weights)
-        return replace(found, text=text, alignment=None)
+        return [
+            next(n_best) if segment.fixed else line.joined([next(n_best) for _ in line.texts])
+            for segment, line in zip(segments, lines, strict=True)
+        ]
 
     def score(self, sources: Iterable[str], targets: Iterable[str]) -> list[Score]:
         """Score each target as the translation of its source, by teacher forcing.
@@ -554,7 +520,7 @@ def load(
         chosen if limiting is None else limiting(chosen),
         tokens_per_batch=tokens_per_batch,
         device=device,
-        practised=practised_length(loaded),
+        practised=loaded.config.practised,
         split_sentences=split_sentences,
         languages=loaded.config.languages,
         unknown_words=unknown_words,
@@ -566,12 +532,6 @@ def load(
     )
     prepack(translator.model)
     return translator
-
-
-def practised_length(loaded: Bundle) -> int | None:
-    """Return the most pieces of a text that the model has read in training, rare ones aside."""
-    pieces = loaded.config.extra.get("source_pieces")  # which earlier bundles lack
-    return pieces if isinstance(pieces, int) and pieces >= LEAST_PRACTISED else None
 
 
 def _answer_at_once(model: Seq2Seq, engine: Engine) -> None:

@@ -139,10 +139,10 @@ class UnknownWords:
     ) -> str | None:
         """Translate the source word that these rows look at most; None: they look nowhere."""
         words = [(first, last) for first, last in spelling_spans(source) if first >= front]
-        given = [weights[rows, first:last].sum() for first, last in words]
-        if not any(given):
+        received = [weights[rows, first:last].sum() for first, last in words]
+        if not any(received):
             return None
-        first, last = words[int(np.argmax(given))]
+        first, last = words[int(np.argmax(received))]
         spelled = "".join(source[first:last]).split(WORD_START)
         return " ".join(map(self.translation, filter(None, spelled)))
 
@@ -158,8 +158,8 @@ class UnknownWords:
 
 def _parted(word: str) -> tuple[str, str]:
     """Return a word without the punctuation before it, and that."""
-    found = PUNCTUATION.match(word)
-    before = found[0] if found else ""
+    mark = PUNCTUATION.match(word)
+    before = mark[0] if mark else ""
     return word[len(before) :], before
 
 

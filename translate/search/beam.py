@@ -33,6 +33,7 @@ from translate.search.constraints import (
     at_limit,
     in_turns,
     length_limits,
+    refuse_phrases,
 )
 from translate.search.cuda_graph import Progress, StepRecord, replayed
 from translate.search.hypothesis import (
@@ -212,6 +213,8 @@ class Beams:
     they are more), and no more than the model can read.
     """
 
+    takes_phrases: ClassVar[bool] = False  # which must occur in a translation
+
     def __init__(
         self,
         config: SearchConfig,
@@ -221,23 +224,23 @@ class Beams:
         n_best: int = 1,
         coverage_penalty: float = 0.0,
     ) -> None:
-        self.rules = config.rules
+        self.config, self.rules = config, config.rules
         self._length_limits = config.max_length_ratio, config.max_length_offset
         self._groups, self._width, self._n_best = groups, width, n_best
         self._beta = coverage_penalty
 
     @torch.inference_mode()
-    def _hypotheses(
+    def __call__(
         self,
         model: Seq2Seq,
         source: Int[Tensor, "B S"],
         source_mask: Bool[Tensor, "B S"],
         *,
-        constraints: Constraints,
-        need_alignment: bool,
-        chances: Float[Tensor, "W T"] | None = None,
+        constraints: Constraints = None,
+        need_alignment: bool = False,
     ) -> list[list[Hypothesis]]:
-        """Return the n best of each beam, a list a sentence, best first."""
+        if not self.takes_phrases:
+            refuse_phrases(constraints, self.config.kind)
         lengths = source_mask.sum(1).tolist()
         limits = self._limits(model, source_mask, constraints)
         # without a penalty none are counted, and coverage is a tensor of no columns
@@ -248,6 +251,7 @@ class Beams:
             most_tokens, torch.tensor(longest, device=source.device), words,
             groups=self._groups, width=self._width, n_best=self._n_best,
         )  # fmt: skip
+        chances = self._chances(source, source_mask, limits)
         asked = self._asked(constraints, most_tokens, min(limits), need_alignment, chances)
         state = model.start(model.encode(source, source_mask))
         if self._groups > 1:
@@ -255,12 +259,13 @@ class Beams:
         progress = Progress(beam, state, length=0, nodes=0)
         tree, counts = Tree(), Counts(source.device)
         self._search(model, progress, asked, longest=max(limits), tree=tree, counts=counts)
-        return tree.best(
+        n_best = tree.best(
             self._n_best * self._groups,
             penalty=self._length_penalty,
             limits=limits,
             source_lengths=lengths,
         )
+        return list(map(self._answer, n_best))
 
     def _limits(
         self, model: Seq2Seq, source_mask: Bool[Tensor, "B S"], constraints: Constraints
@@ -308,6 +313,16 @@ class Beams:
                     again, before, beam=self._width, most=most, tree=tree, counts=counts
                 )
                 repeats = progress is not before  # what was refused is not asked for again
+
+    def _chances(
+        self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"], limits: list[int]
+    ) -> Float[Tensor, "W T"] | None:
+        """Return a number in [0, 1) for each token of each beam, where tokens are drawn by them."""
+        return None
+
+    def _answer(self, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+        """Return those of a sentence that are asked for, of the best of all its beams."""
+        return hypotheses
 
     def _length_penalty(self, length: Any) -> Any:  # a number or a tensor
         """Return what divides the log-probability of `length` tokens, </s> included."""
@@ -514,6 +529,8 @@ class BeamSearch(Beams):
     """
 
     Config: ClassVar[type[BeamKeys]] = BeamConfig
+    takes_phrases = True
+    config: BeamKeys
 
     def __init__(self, config: BeamKeys, *, groups: int = 1) -> None:
         width = config.beam_size // groups
@@ -521,20 +538,6 @@ class BeamSearch(Beams):
             config, groups=groups, width=width, n_best=min(config.n_best, width),
             coverage_penalty=config.coverage_penalty,
         )  # fmt: skip
-        self.config = config
-
-    def __call__(
-        self,
-        model: Seq2Seq,
-        source: Int[Tensor, "B S"],
-        source_mask: Bool[Tensor, "B S"],
-        *,
-        constraints: Constraints = None,
-        need_alignment: bool = False,
-    ) -> list[list[Hypothesis]]:
-        return self._hypotheses(
-            model, source, source_mask, constraints=constraints, need_alignment=need_alignment
-        )
 
     def _length_penalty(self, length: Any) -> Any:
         return PENALTIES[self.config.length_penalty](length, self.config.alpha)

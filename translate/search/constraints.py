@@ -323,8 +323,8 @@ class Banned:
             constraints, self.phrases[:, :, 0]
         )  # (B, P), (V,)
         self.beginnings &= not alone
-        given = [len(constraint.prefix) for constraint in constraints]
-        self.given, self.limits = torch.tensor(given, device=limits.device), limits
+        lengths = [len(constraint.prefix) for constraint in constraints]
+        self.prefix_lengths, self.limits = torch.tensor(lengths, device=limits.device), limits
 
     def __call__(self, ranks: Float[Tensor, "N V"], at: Position) -> Float[Tensor, "N V"]:
         phrases, beginnings = self.phrases[at.sentences], self.beginnings[at.sentences]
@@ -335,7 +335,7 @@ class Banned:
         ranks = forbid(ranks, last.where(ending & ~(beginnings & room), PAD))
         written = _ends_with(at.history, phrases) & beginnings
         written &= ~self._inside_a_word(at, length - 1)
-        written &= (length > self.given[at.sentences])[:, None]
+        written &= (length > self.prefix_lengths[at.sentences])[:, None]
         return ranks.masked_fill(written.any(1, keepdim=True) & ~self.onward, -math.inf)
 
     def _inside_a_word(self, at: Position, end: int) -> Bool[Tensor, "N P"]:
@@ -363,10 +363,10 @@ class Prefix:
         length = at.history.shape[1]
         if length >= self.tokens.shape[1]:
             return ranks
-        given = self.tokens[at.sentences, length][:, None]
-        token = given.clamp(min=0)
+        forced = self.tokens[at.sentences, length][:, None]
+        token = forced.clamp(min=0)
         only = torch.full_like(ranks, -math.inf).scatter(1, token, at.log_probs.gather(1, token))
-        return torch.where(given == FILL, ranks, only)
+        return torch.where(forced == FILL, ranks, only)
 
 
 NO_TOKEN = -2  # beside the history
@@ -387,10 +387,10 @@ class Phrases:
         ]
         self.tokens = padded(wanted, limits.device)  # (B, P, L)
         self.lengths = (self.tokens != FILL).sum(2)  # (B, P)
-        last = padded([[phrase[-1:] for phrase in some] for some in wanted], limits.device)
+        last = padded([[phrase[-1:] for phrase in phrases] for phrases in wanted], limits.device)
         self.beginnings, self.onward = word_beginnings(constraints, last[:, :, 0])  # (B, P), (V,)
-        given = [len(constraint.prefix) for constraint in constraints]
-        self.given = torch.tensor(given, device=limits.device)
+        lengths = [len(constraint.prefix) for constraint in constraints]
+        self.prefix_lengths = torch.tensor(lengths, device=limits.device)
         self.limits = limits
         self.bans = bans
 
@@ -401,7 +401,7 @@ class Phrases:
         tokens which are missing would no longer fit under its length limit. How many are, comes
         second: the bank. What is banned is no candidate either, unless nothing else is left.
         """
-        in_prefix = at.history.shape[1] < self.given[at.sentences]
+        in_prefix = at.history.shape[1] < self.prefix_lengths[at.sentences]
         following = self._next_of_missing(at, in_prefix)
         # what is among the phrases' tokens is no candidate a second time
         twice = (best.tokens[:, :, None] == following[:, None]).any(2)

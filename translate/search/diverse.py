@@ -7,14 +7,13 @@ from typing import Annotated, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
 from translate.config import OnlyWith
-from translate.models.seq2seq import Seq2Seq
 from translate.search.beam import Beam, BeamKeys, BeamSearch
-from translate.search.constraints import Constraints, Tokens, refuse_phrases
+from translate.search.constraints import Tokens
 from translate.search.hypothesis import MOST, Hypothesis
 from translate.search.scoring import Strength
 
@@ -60,29 +59,17 @@ class DiverseBeamSearch(BeamSearch):
     """
 
     Config: ClassVar = DiverseConfig
+    takes_phrases = False
 
     def __init__(self, config: DiverseConfig) -> None:
         super().__init__(config, groups=config.groups)
         self._strength = config.diversity_strength
 
-    def __call__(
-        self,
-        model: Seq2Seq,
-        source: Int[Tensor, "B S"],
-        source_mask: Bool[Tensor, "B S"],
-        *,
-        constraints: Constraints = None,
-        need_alignment: bool = False,
-    ) -> list[list[Hypothesis]]:
-        refuse_phrases(constraints, "diverse")
-        found = super().__call__(
-            model, source, source_mask, constraints=constraints, need_alignment=need_alignment
-        )
-        unique: list[dict[Tokens, Hypothesis]] = [{} for _ in found]  # groups may find the same
-        for own, hypotheses in zip(unique, found, strict=True):
-            for one in hypotheses:  # best first
-                own.setdefault(one.tokens, one)
-        return [list(own.values())[: self.config.n_best] for own in unique]
+    def _answer(self, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+        distinct: dict[Tokens, Hypothesis] = {}
+        for hypothesis in hypotheses:  # best first; groups may find the same
+            distinct.setdefault(hypothesis.tokens, hypothesis)
+        return list(distinct.values())[: self.config.n_best]
 
     def _choose(
         self,

@@ -183,9 +183,11 @@ class Tree:
 
         ends = _ends(sentences, scores, len(limits), count)
         paths = iter(_paths(parents, np.concatenate(ends)))
-        n_best = [[hypothesis(next(paths)) for _ in own] for own in ends]
+        n_best = [[hypothesis(next(paths)) for _ in of_sentence] for of_sentence in ends]
         # the exact sums may order near-ties of float32 another way
-        return [sorted(own, key=lambda one: one.score, reverse=True) for own in n_best]
+        return [
+            sorted(of_sentence, key=lambda one: one.score, reverse=True) for of_sentence in n_best
+        ]
 
     def _along(self, rows: list[int], source_length: int) -> Float[Tensor, "L H T S"] | None:
         """Return the alignment of the hypothesis whose token t was predicted by row rows[t]."""
@@ -213,7 +215,7 @@ def _ends(
     ends = np.flatnonzero(scores > -math.inf)
     ends = ends[np.lexsort((-scores[ends], sentences[ends]))]
     firsts = np.searchsorted(sentences[ends], np.arange(1, batch))
-    best = [own[:count] for own in np.split(ends, firsts)]
+    best = [of_sentence[:count] for of_sentence in np.split(ends, firsts)]
     if not all(map(len, best)):
         raise UserError(NOT_FINITE)
     return best

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 import torch
@@ -15,10 +14,9 @@ from pydantic import Field
 from torch import Tensor
 
 from translate.attention.cache import Number, Places, number_on
-from translate.models.seq2seq import Seq2Seq
 from translate.search.beam import Asked, Beam, Beams
-from translate.search.constraints import Constraints, apply, refuse_phrases
-from translate.search.hypothesis import MOST, Hypothesis, SearchConfig
+from translate.search.constraints import apply
+from translate.search.hypothesis import MOST, SearchConfig
 from translate.search.scoring import Candidates, only_end
 
 # log p / 1e-42 is beyond float32, and 1e39 itself
@@ -72,24 +70,6 @@ class GreedySearch(Beams):
 
     Config: ClassVar = GreedyConfig
 
-    def __init__(self, config: GreedyConfig) -> None:
-        super().__init__(config)
-        self.config = config
-
-    def __call__(
-        self,
-        model: Seq2Seq,
-        source: Int[Tensor, "B S"],
-        source_mask: Bool[Tensor, "B S"],
-        *,
-        constraints: Constraints = None,
-        need_alignment: bool = False,
-    ) -> list[list[Hypothesis]]:
-        refuse_phrases(constraints, "greedy")
-        return self._hypotheses(
-            model, source, source_mask, constraints=constraints, need_alignment=need_alignment
-        )
-
 
 class SampleSearch(Beams):
     """`n_best` independent samples a sentence, the likeliest first; one may come twice.
@@ -103,27 +83,10 @@ class SampleSearch(Beams):
 
     Config: ClassVar = SampleConfig
 
+    config: SampleConfig
+
     def __init__(self, config: SampleConfig) -> None:
         super().__init__(config, groups=config.n_best)
-        self.config = config
-
-    def __call__(
-        self,
-        model: Seq2Seq,
-        source: Int[Tensor, "B S"],
-        source_mask: Bool[Tensor, "B S"],
-        *,
-        constraints: Constraints = None,
-        need_alignment: bool = False,
-    ) -> list[list[Hypothesis]]:
-        refuse_phrases(constraints, "sample")
-        limits = self._limits(model, source_mask, constraints)
-        rows = zip(source.tolist(), source_mask.tolist(), strict=True)
-        chances = self._chances([list(itertools.compress(*row)) for row in rows], limits)
-        return self._hypotheses(
-            model, source, source_mask, constraints=constraints, need_alignment=need_alignment,
-            chances=chances.to(source.device),
-        )  # fmt: skip
 
     def _candidates(
         self,
@@ -161,15 +124,18 @@ class SampleSearch(Beams):
             log_probs = typical(log_probs, config.typical_p).log_softmax(1)
         return log_probs
 
-    def _chances(self, sentences: Sequence[list[int]], limits: list[int]) -> Float[Tensor, "W T"]:
-        """Return a number in [0, 1) for each token of each sample."""
-        table = torch.zeros(len(sentences), self.config.n_best, max(limits) + 1)
-        for of_sentence, ids, limit in zip(table, sentences, limits, strict=True):
+    def _chances(
+        self, source: Int[Tensor, "B S"], source_mask: Bool[Tensor, "B S"], limits: list[int]
+    ) -> Float[Tensor, "W T"]:
+        table = torch.zeros(len(source), self.config.n_best, max(limits) + 1)
+        rows = zip(table, source.tolist(), source_mask.tolist(), limits, strict=True)
+        for of_sentence, tokens, real, limit in rows:
+            ids = list(itertools.compress(tokens, real))
             for sample, row in enumerate(of_sentence):  # a stream each: a longer one goes on alike
                 digest = hashlib.sha256(f"{self.config.seed} {sample} {ids}".encode()).digest()
                 generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "big"))
                 row[: limit + 1] = torch.rand(limit + 1, generator=generator)
-        return table.flatten(0, 1)
+        return table.flatten(0, 1).to(source.device)
 
 
 def drawn_from(log_probs: Float[Tensor, "N V"], chances: Float[Tensor, "N"]) -> Int[Tensor, "N"]:

@@ -109,9 +109,9 @@ def likeliest(
     at_once = max(CACHED // width, 1) if logits.device.type == "cpu" else rows
     blocks = []
     for start in range(0, rows, at_once):
-        some = slice(start, start + at_once)
-        log_probs = next_log_probs(logits[some])
-        at_end = None if ending is None else ending[some]
+        block = slice(start, start + at_once)
+        log_probs = next_log_probs(logits[block])
+        at_end = None if ending is None else ending[block]
         blocks.append(best_next(log_probs, log_probs, count, ending=at_end))
     return Candidates(*map(torch.cat, zip(*blocks, strict=True)))
 

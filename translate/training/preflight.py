@@ -129,8 +129,8 @@ def check_same_configuration(config: Mapping[str, Any], run: Path) -> None:
             f"{run} has no config.yaml, which records what it was started with: restore it, or "
             "start a new run folder"
         )
-    if isinstance(model := written.get("model"), dict):
-        written["model"] = registry.upgraded(model)
+    if isinstance(node := written.get("model"), dict):
+        written["model"] = registry.upgraded(node)
     with suppress(ValidationError):  # keys that are newer than the run have their defaults
         written = TrainingConfig.model_validate(written).dump()
     before, now = flat(written), flat(config)

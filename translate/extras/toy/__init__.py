@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from translate.errors import UserError
 from translate.extras.toy import english, german
-from translate.extras.toy.sampler import Sampler
+from translate.extras.toy.sampler import SentenceSampler
 from translate.extras.toy.syntax import Sentence, combinations
 
 __all__ = ["ToyPair", "toy_pairs"]
@@ -60,7 +60,7 @@ def toy_pairs(
     seen: set[str] = set()
     splits: dict[str, list[ToyPair]] = {}
     for split in ("test", "dev", "train"):  # train last: its size must not move the others
-        sampler = Sampler(f"{seed} {split}", held_out=split != "train")
+        sampler = SentenceSampler(f"{seed} {split}", held_out=split != "train")
         pairs = _distinct(sampler, min_words, max_words, seen, held_out=split != "train")
         splits[split] = [pair for _, pair in zip(range(counts[split]), pairs, strict=False)]
         drawn = len(splits[split])
@@ -74,7 +74,7 @@ def toy_pairs(
 
 
 def _distinct(
-    sampler: Sampler, min_words: int, max_words: int, seen: set[str], *, held_out: bool
+    sampler: SentenceSampler, min_words: int, max_words: int, seen: set[str], *, held_out: bool
 ) -> Iterator[ToyPair]:
     """New pairs within the range, until none has come for long; adds their sources to `seen`."""
     failures = 0

@@ -51,7 +51,7 @@ SEQUENCE: dict[bool, dict[Tense, float]] = {
 }
 
 
-class Sampler:
+class SentenceSampler:
     """Draws sentence trees whose combinations are all held out, or none of them.
 
     `room` counts the German words still to be spent. Only `random.Random.random` is used: Python

@@ -141,7 +141,7 @@ class Person:
 
 
 @dataclass(frozen=True)
-class Lexicon:
+class ToyLexicon:
     """Every content word, in the order of the tables."""
 
     nouns: tuple[Noun, ...]
@@ -151,9 +151,9 @@ class Lexicon:
 
 
 @cache
-def lexicon() -> Lexicon:
+def lexicon() -> ToyLexicon:
     """The four tables."""
-    return Lexicon(
+    return ToyLexicon(
         nouns=tuple(
             Noun(german, GENDERS[article], plural, english, english_plural, frozenset(classes))
             for classes, article, german, plural, english, english_plural in _rows("nouns.tsv")
