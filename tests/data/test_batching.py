@@ -149,6 +149,19 @@ def test_a_pair_that_occurs_again_is_another_draw(world_size: int) -> None:
         assert rest == whole[rank][4 // world_size :]
 
 
+def test_short_sources_occur_more_often() -> None:
+    source, target = np.array([2, 9, 3, 4, 1]), np.full(5, 9)
+    mixture = Mixture(
+        [(3, 1.0), (2, 0.5)], lambda places: (source[places], target[places]), short=(3, 2.5)
+    )
+    often = np.zeros(5, dtype=int)
+    for epoch in range(4):
+        drawn = mixture.draws(np.arange(mixture.slots), epoch)
+        often += np.bincount(drawn.pairs, minlength=5)
+    assert often.tolist() == [10, 4, 10, 2, 5]
+    assert mixture.extent.source_tokens == 2 * 2.5 + 9 + 3 * 2.5 + 4 * 0.5 + 1.25
+
+
 @pytest.mark.parametrize(("width", "batches"), [(1, 3), (5, 3), (30, 1), (1, 9)])
 def test_pools_are_of_one_size_and_so_many_batches_at_least(width: int, batches: int) -> None:
     sampler = stream([(width, 1)] * 300, pool_batches=batches)

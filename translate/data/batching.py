@@ -110,13 +110,21 @@ class Mixture:
     Args:
         parts: pairs and weight of each corpus, the weight being how often its pairs occur in an
             epoch (`occurrences`).
+        short: sources of at most so many tokens, </s> included, occur so many times as often.
     """
 
-    def __init__(self, parts: Sequence[tuple[int, float]], lengths: LengthsOf) -> None:
+    def __init__(
+        self,
+        parts: Sequence[tuple[int, float]],
+        lengths: LengthsOf,
+        *,
+        short: tuple[int, float] = (0, 1.0),
+    ) -> None:
         sizes = np.array([pairs for pairs, _ in parts], dtype=np.int64)
         self.lengths = lengths
-        self.weights = np.array([weight for _, weight in parts], dtype=np.float64)
-        self.most = np.ceil(self.weights).astype(np.int64)  # occurrences in one epoch
+        self._weights = np.array([weight for _, weight in parts], dtype=np.float64)
+        self._short, self._times = short
+        self.most = np.ceil(self._weights * self._times).astype(np.int64)  # occurrences in an epoch
         self.first = np.cumsum([0, *sizes])  # pair of each corpus
         self.first_slot = np.cumsum([0, *(sizes * self.most)])
 
@@ -137,8 +145,9 @@ class Mixture:
         sums = np.zeros(3)
         for start in range(0, self.pairs, BLOCK):
             places = np.arange(start, min(start + BLOCK, self.pairs))
-            weights = self.weights[np.searchsorted(self.first, places, side="right") - 1]
             source, target = self.lengths(places)
+            part = np.searchsorted(self.first, places, side="right") - 1
+            weights = self._weights_of(part, source)
             longer = np.maximum(source, target)
             used += int(np.count_nonzero(longer * weights))
             longest = max(longest, int(longer.max(initial=0, where=weights > 0)))
@@ -151,8 +160,14 @@ class Mixture:
         place, occurrence = np.divmod(slots - self.first_slot[part], self.most[part])
         pairs = self.first[part] + place
         drawn = Draws(pairs, occurrence, *self.lengths(pairs))
-        often = occurrences(self.weights[part], pairs, epoch)
+        often = occurrences(self._weights_of(part, drawn.source_lengths), pairs, epoch)
         return drawn.at((occurrence < often) & (drawn.source_lengths > 0))
+
+    def _weights_of(
+        self, part: Int[np.ndarray, "pairs"], source: Lengths
+    ) -> Float[np.ndarray, "pairs"]:
+        weights: Float[np.ndarray, "pairs"] = self._weights[part]
+        return np.where(source <= self._short, weights * self._times, weights)
 
 
 def occurrences(

@@ -49,7 +49,15 @@ log = logging.getLogger(__name__)
 PRACTISED = 0.999  # of the training sources: longer ones are too rare to be learned from
 FORMAT = 7  # raise it when the same input would be prepared differently
 # keys of `data` that change no prepared file
-BATCHING = {"max_length", "tokens_per_batch", "pool_batches", "workers", "temperature", "modifiers"}
+BATCHING = {
+    "max_length",
+    "tokens_per_batch",
+    "pool_batches",
+    "workers",
+    "temperature",
+    "modifiers",
+    "short",
+}
 # `kind` of a source → its class
 KINDS: Mapping[str, type[Source]] = OnDemand(
     {

@@ -29,7 +29,7 @@ from translate.data.tokenizer import Tokenizers
 
 CLOSING = ".!?…。！？"  # punctuation that ends a sentence
 OPENING = {"!": "¡", "?": "¿"}  # Spanish marks that go with it
-DOUBLED = ("!!", "!!!", "??", "?!", "...", "…", "..")
+DOUBLED = (".", "!", "!!", "!!!", "??", "?!", "...", "…", "..")
 KEYS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")  # rows of a keyboard: neighbours are mistyped
 
 
@@ -72,7 +72,7 @@ def unpunctuated(pair: Texts, random: Random) -> Texts | None:
 
 
 def doubled(pair: Texts, random: Random) -> Texts | None:
-    """End both sides in the same unusual mark."""
+    """End both sides in the same other mark."""
     source, target = (_without_end(side) for side in pair)
     if source == pair.source or target == pair.target:
         return None

@@ -38,7 +38,7 @@ from translate.data.batching import (
 from translate.data.corpus import Corpus
 from translate.data.modifiers import Modified
 from translate.data.pairs import at
-from translate.data.sources import UNCHANGED, Modifiers
+from translate.data.sources import NONE_SHORT, UNCHANGED, Modifiers, Short
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 from translate.names import on_demand
@@ -157,6 +157,7 @@ class TranslationData(L.LightningDataModule):
         guided: bool,
         seed: int,
         modifiers: Modifiers = UNCHANGED,
+        short: Short = NONE_SHORT,
     ) -> None:
         super().__init__()
         if guided and "alignment" not in corpus.train.column_names:
@@ -169,7 +170,7 @@ class TranslationData(L.LightningDataModule):
         self.judged = _judged(corpus.dev, most=max(MOST_JUDGED, max_length))
         self.sampling, self.guided = sampling, guided
         self.tokens_per_batch, self.pool_batches = tokens_per_batch, pool_batches
-        self.workers = workers
+        self.workers, self.short = workers, short
         tokenizers = [(part.pairs, corpus.tokenizers.tagged(part.tag)) for part in corpus.parts]
         self.modified = Modified(
             modifiers, corpus.train, tokenizers, max_length=max_length, seed=seed
@@ -201,7 +202,9 @@ class TranslationData(L.LightningDataModule):
         return self._mixture(PairLengths(train, max_length=self.max_length, spreads=spreads))
 
     def _mixture(self, lengths: PairLengths) -> Mixture:
-        return Mixture([(part.pairs, part.weight) for part in self.corpus.parts], lengths)
+        parts = [(part.pairs, part.weight) for part in self.corpus.parts]
+        # pieces of a source, without </s>
+        return Mixture(parts, lengths, short=(self.short.pieces + 1, self.short.weight))
 
     def batches(self) -> TokenBatches:
         """The order of training, of this process."""

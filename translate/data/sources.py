@@ -67,7 +67,7 @@ class Modifiers(Node):
         description="share of pairs without the mark at their end, on both sides"
     )
     doubled: Share = Field(
-        description="share of pairs that end in !!, ... or the like, on both sides"
+        description="share of pairs that end in another mark, such as !! or ..., on both sides"
     )
     typos: Share = Field(
         description="share of pairs with one or two slips of the keyboard in the source",
@@ -95,6 +95,21 @@ class Modifiers(Node):
 
 # runs that were begun without this key change no pair
 UNCHANGED = Modifiers.model_validate(dict.fromkeys(Modifiers.model_fields, 0.0))
+
+
+class Short(Node):
+    """The node `data.short`: how often short sentences are seen, of which a corpus has few.
+
+    What people type first (Hello. Thanks.) stands in a corpus once or twice.
+    """
+
+    pieces: NonNegativeInt = Field(description="the most pieces of a source that is short")
+    weight: float = Field(
+        ge=1, le=100, description="how many times as often as others a short one occurs in an epoch"
+    )
+
+
+NONE_SHORT = Short(pieces=0, weight=1.0)
 
 
 class Extra(Node):
@@ -171,6 +186,10 @@ class Source(Node, ABC):
         description="corpora without a weight are mixed by (their share of pairs)^(1/temperature): "
         "1 is every pair once per epoch, 5 is usual for several languages, more draws all corpora "
         "alike; for the batches alone: the vocabulary is learned from every pair once",
+    )
+    short: Short = Field(
+        default=NONE_SHORT,
+        description="short sentences may be seen more often than others",
     )
     modifiers: Modifiers = Field(
         default=UNCHANGED,

@@ -23,6 +23,7 @@ from sentencex import segment
 
 from translate.data.plain_text import UNSPACED, has_text, one_line, unspaced, without_surrogates
 from translate.data.tokenizer import Tokenizer
+from translate.inference.casing import Case, plain_case, written
 from translate.inference.inline import take_out
 from translate.inference.translation import NOTHING, Translation
 
@@ -35,6 +36,7 @@ BLOCK = 50_000  # characters: thousands of quotation marks cost sentencex quadra
 SPACE_BEFORE_STOP = re.compile(r"(?<!\s)\s+(?=\.)")
 OPENING = {"Ps", "Pi", "Sc"}  # brackets, quotation marks, currencies
 INVERTED = {"¿": "?", "¡": "!"}  # what opens a sentence of Spanish, and what closes it
+CAPITALS = re.compile("[A-ZÀ-ÞΑ-ΫЀ-Я]{2}")
 CLAUSE_END = tuple(",;:.!?…–—、，；：。！？،؛؟।")
 # a word and the space behind it; in scripts without spaces, what ends with punctuation
 UNIT = re.compile(r"[^\s、，；：。！？]*(?:[、，；：。！？]+\s*|\s+|$)")
@@ -209,12 +211,14 @@ class CutLine:
         texts: without white space around them.
         ids: of each text, without </s>.
         references: whether an & is to be written as a reference, as in the source.
+        case: in which the translation is to be written; None: as it comes.
     """
 
     gaps: tuple[str, ...]
     texts: tuple[str, ...]
     ids: tuple[list[int], ...]
     references: bool = False
+    case: Case | None = None
 
     def joined(self, n_best_lists: Sequence[list[Translation]]) -> list[Translation]:
         """Join the translations of the line's texts to its own: the i-th best of each together.
@@ -224,7 +228,7 @@ class CutLine:
         """
         if not self.texts:
             return [replace(NOTHING, text=self.gaps[0])]
-        if self.gaps == ("", "") and not self.references:
+        if self.gaps == ("", "") and not self.references and self.case is None:
             return n_best_lists[0]
         most = max(map(len, n_best_lists))
         alike = ([*n_best, *n_best[-1:] * (most - len(n_best))] for n_best in n_best_lists)
@@ -238,6 +242,8 @@ class CutLine:
         for gap, part in zip(inner, parts[1:], strict=True):
             text += (gap or _space(text, part.text)) + part.text
         text += last
+        if self.case is not None:
+            text = written(text, self.case, WHOLE.spans(text))
         return Translation(
             text=AND.sub("&amp;", text) if self.references else text,
             score=math.fsum(part.score for part in parts),
@@ -289,8 +295,11 @@ class Cutter:
             whole: not into sentences, if the line is within the limit.
             asked: something must be in its translation, so that all of it is translated.
         """
-        cut = self._cut(unescaped(line), number, whole=whole, asked=asked)
-        return replace(cut, references=True) if writes_references(line) else cut
+        text, case = unescaped(line), None
+        if _has_capitals(text) and not asked:
+            text, case = plain_case(text, WHOLE.spans(text), self._count)
+        cut = self._cut(text, number, whole=whole, asked=asked)
+        return replace(cut, references=writes_references(line), case=case)
 
     def _cut(self, line: str, number: int, *, whole: bool, asked: bool) -> CutLine:
         line = one_line(without_surrogates(line))
@@ -457,6 +466,11 @@ def trimmed(texts: Sequence[str], ids: Sequence[list[int]]) -> CutLine:
 def _together(words: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     """Return each once, in order."""
     return tuple(dict.fromkeys(chain.from_iterable(words)))
+
+
+def _has_capitals(text: str) -> bool:
+    """Tell whether a word may be in capitals, or the beginning of every word."""
+    return bool(CAPITALS.search(text)) or not any(word[0].islower() for word in text.split())
 
 
 def has_words(text: str) -> bool:

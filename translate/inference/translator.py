@@ -257,7 +257,10 @@ class Translator:
         of_texts = iter(n_best)
         joined = [line.joined([next(of_texts) for _ in line.texts]) for line in cut]
         if self.guard is not None:
-            joined = list(map(self.guard.whole, *zip(*lines, strict=True), joined))
+            joined = [
+                self.guard.whole(*line, n_best) if each.case is None else n_best
+                for line, each, n_best in zip(lines, cut, joined, strict=True)
+            ]
         for i, (best, *_) in enumerate(joined, start=number):
             if best.mended:
                 log.warning("line %d was translated again: %s", i, ", ".join(best.mended))

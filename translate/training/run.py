@@ -334,6 +334,7 @@ def new_data(config: TrainingConfig, corpus: Corpus) -> TranslationData:
         tokens_per_batch=0,
         pool_batches=data.pool_batches,
         modifiers=data.modifiers,
+        short=data.short,
         workers=workers,
         sampling=config.samples_pieces,
         guided=guided,
