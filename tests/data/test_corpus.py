@@ -9,8 +9,10 @@ import os
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import chain, combinations
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.ipc
 import pytest
@@ -379,6 +381,20 @@ def test_groups_are_held_out_whole_whatever_cleaning_says_of_the_rest(tokenizer,
 def test_no_test_split_is_none(data, tokenizer, tmp_path):
     data |= {"hold_out": {"dev": 5, "test": 0}}
     assert corpus_of(data, tokenizer, cache=tmp_path).test is None
+
+
+def test_common_names_stand_behind_other_words_on_both_sides(prepared):
+    texts = ["hay Tom.", "hay Mary, Tom", "Luis. Luis hay casa", "hay tom", "hay Xyzzyqk"]
+    table = pyarrow.table({"source": texts * 20, "target": texts * 20})
+    tokenizers = SimpleNamespace(is_rare=lambda name: name == "Xyzzyqk")
+    data, tokenizer, cache = prepared
+    corpus = replace(
+        corpus_of(data, tokenizer, cache=cache),
+        train=table,
+        tokenizers=SimpleNamespace(source=tokenizers, target=tokenizers),
+    )
+    assert corpus.common_names() == ["Tom", "Mary"]
+    assert replace(corpus, train=table[: 19 * 5]).common_names() == ["Tom"]
 
 
 def test_one_pair_is_enough_to_train(tokenizer, tmp_path):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from translate.inference.batches import Segment
 from translate.inference.confidence import Confidence
 from translate.inference.guard import Guard, GuardConfig, loops
+from translate.inference.lines import Protection
 from translate.inference.text_constraints import TextConstraint
 from translate.inference.translation import Translation
 from translate.inference.translator import Translator
@@ -232,6 +233,26 @@ def test_a_sentence_is_translated_without_an_item_that_was_lost(watched) -> None
     assert found.mended[-2:] == (f"lost {url}", "lost {x}")
     ((alone,),) = translator.stream([url])
     assert (alone.text, alone.tokens) == (url, ())
+
+
+def test_a_common_name_stands_in_for_a_rare_one(watched) -> None:
+    """Where it does not come through, the rare name is put back by the alignment."""
+    answers = {"el perro, Zbigniew": "the dog", "el perro, tren": "the dog tren",
+               "el perro": "the dog", "el gato, Zbigniew": "a cat", "el gato, tren": "the cat",
+               "el gato": "a cat"}  # fmt: skip
+    translator = watched(answers, {})
+    translator.common_names = ["tren"]
+    tokenizer = translator.tokenizers.source
+    translator.search.answers = {
+        tokenizer.decode(tokenizer.encode(text)): answer for text, answer in answers.items()
+    }
+    translator.guard.protection = Protection(("name",), rare=tokenizer.is_rare)
+    assert tokenizer.is_rare("Zbigniew")
+    renamed, put_back = (best for best, *_ in translator.stream([*answers][::3]))
+    assert renamed.text == "the dog Zbigniew"
+    assert renamed.mended == ("lost Zbigniew",)
+    assert "Zbigniew" in put_back.text
+    assert "tren" not in put_back.text
 
 
 def test_what_is_too_short_is_translated_clause_by_clause(watched) -> None:

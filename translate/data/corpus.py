@@ -12,6 +12,7 @@ import json
 import logging
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -27,7 +28,8 @@ from translate import machine
 from translate.data.account import LanguageCounts, account, language_account
 from translate.data.batching import by_temperature
 from translate.data.cleaning import Tell
-from translate.data.pairs import ALIGNMENT, CHUNK, Item, mapped
+from translate.data.pairs import ALIGNMENT, CHUNK, Item, at, mapped
+from translate.data.plain_text import LATER_WORD
 from translate.data.progress import progress
 from translate.data.selection import Selection, Text, select
 from translate.data.sources import MAIN, Source
@@ -46,6 +48,8 @@ from translate.names import OnDemand
 
 log = logging.getLogger(__name__)
 
+NAMED_IN = 50_000  # training pairs, about, in which common names are looked for
+NAMES, LEAST_OFTEN = 8, 20  # so many names, each at least so often there
 PRACTISED = 0.999  # of the training sources: longer ones are too rare to be learned from
 FORMAT = 7  # raise it when the same input would be prepared differently
 # keys of `data` that change no prepared file
@@ -124,6 +128,25 @@ class Corpus:
         """
         pieces = self.train.column("source_length").to_numpy()
         return int(np.quantile(pieces[pieces <= most], PRACTISED, method="higher"))
+
+    def common_names(self) -> list[str]:
+        """Return the words with a capital that most often stay as they are, the first of them.
+
+        A name is behind another word on both sides, and a single piece or two.
+        """
+        step = max(1, len(self.train) // NAMED_IN)
+        texts = (
+            at(self.train, side, range(0, len(self.train), step)) for side in ("source", "target")
+        )
+        often = Counter(
+            name
+            for source, target in zip(*texts, strict=True)
+            for name in {*LATER_WORD.findall(source)} & {*LATER_WORD.findall(target)}
+            if name[0].isupper()
+        )
+        common = [name for name, times in often.most_common(NAMES) if times >= LEAST_OFTEN]
+        tokenizers = self.tokenizers.source, self.tokenizers.target
+        return [name for name in common if not any(side.is_rare(name) for side in tokenizers)]
 
     @property
     def identity(self) -> dict[str, str]:

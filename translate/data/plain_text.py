@@ -54,6 +54,8 @@ UNSPACED = (
 )
 _UNSPACED = re.compile(UNSPACED)
 LETTER = re.compile(rf"(?=\w){UNSPACED}")
+# a word behind another, so that a capital is not that of a sentence
+LATER_WORD = re.compile(r"(?:(?<=\w )|(?<=\w, ))[^\W\d_][\w'’-]*[^\W_]")
 END, JOIN = "\1", "\2"  # of a letter that stands alone, and before what belongs to it
 WITH_MARKS = re.compile(rf"{LETTER.pattern}[^\w\s]*")  # and the punctuation that follows
 SURROGATES = re.compile("[\ud800-\udfff]")

@@ -40,6 +40,7 @@ ERRORS_ONLY = 2  # SentencePiece's log level: its errors are raised, all else is
 THREADS = 2  # fixed: sums over another number of threads round otherwise, into another model
 # bytes; SentencePiece skips longer ones silently, cleaning has decided before
 LONGEST_LINE = 1 << 20
+RARE = 3  # pieces of a rare word, at least, and letters of each, at most
 
 
 class Sampling(Node):
@@ -293,6 +294,11 @@ class Tokenizer:
         read = str(self._processor.normalize(character)).replace(WORD_START, "")
         changed = read != character and unicodedata.category(character) in SYMBOLS
         return changed or not self._letters.issuperset(read)
+
+    def is_rare(self, word: str) -> bool:
+        """Tell whether a word is spelled in short pieces: training then had it hardly ever."""
+        pieces = len(self._processor.encode(word))
+        return pieces >= RARE and pieces * RARE >= len(word)
 
     def normalised(self, text: str) -> str:
         """The text as it is read: composed, perhaps in lower case, without spaces around it."""

@@ -87,6 +87,12 @@ class BundleConfig(BaseModel):
         return pieces if isinstance(pieces, int) and pieces >= LEAST_PRACTISED else None
 
     @property
+    def common_names(self) -> list[str]:
+        """Names that training has often shown on both sides; earlier bundles have none."""
+        names = self.extra.get("common_names", [])
+        return [name for name in names if isinstance(name, str) and name]
+
+    @property
     def model(self) -> dict[str, Any]:
         """The node `model` of the configuration."""
         return {"family": self.family, **self.options}

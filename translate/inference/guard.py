@@ -96,6 +96,7 @@ class Guard:
     Args:
         first: how the translations are searched that the guard watches over.
         lacks: tells whether the vocabulary of the source lacks a character.
+        rare: tells whether a word of the source was rare in training.
         foreign: whether source and target are different languages, so that a copy is wrong.
         limiting: makes a search the same within the shortlist of the first search.
     """
@@ -109,9 +110,10 @@ class Guard:
         *,
         foreign: bool,
         lacks: Callable[[str], bool] = lambda character: False,
+        rare: Callable[[str], bool] = lambda word: False,
         limiting: Callable[[Search], Search] | None = None,
     ) -> None:
-        self.config, self.protection = config, Protection(config.protect, lacks)
+        self.config, self.protection = config, Protection(config.protect, lacks, rare)
         again = build(second(config.again, first))
         self.again = again if limiting is None else limiting(again)
         self._foreign = foreign

@@ -21,7 +21,14 @@ from typing import Literal
 
 from sentencex import segment
 
-from translate.data.plain_text import UNSPACED, has_text, one_line, unspaced, without_surrogates
+from translate.data.plain_text import (
+    LATER_WORD,
+    UNSPACED,
+    has_text,
+    one_line,
+    unspaced,
+    without_surrogates,
+)
 from translate.data.tokenizer import Tokenizer
 from translate.inference.casing import Case, plain_case, written
 from translate.inference.inline import take_out
@@ -42,7 +49,7 @@ CLAUSE_END = tuple(",;:.!?…–—、，；：。！？،؛؟।")
 UNIT = re.compile(r"[^\s、，；：。！？]*(?:[、，；：。！？]+\s*|\s+|$)")
 
 
-Kind = Literal["url", "email", "tag", "placeholder", "sign", "number"]
+Kind = Literal["url", "email", "tag", "placeholder", "sign", "name", "number"]
 
 # a letter, digit or underscore of a word with spaces around it; Korean particles have none
 WORD = rf"[^\W{UNSPACED[1:-1]}\u1100-\u11ff\uac00-\ud7af]"
@@ -95,15 +102,21 @@ class Protection:
     Args:
         lacks: tells whether the vocabulary lacks a character. Such signs, and the words that have
             such letters, are protected as the kind `sign`.
+        rare: tells whether a word was rare in training. Where it has a capital within a sentence,
+            it is protected as the kind `name`.
     """
 
     def __init__(
-        self, kinds: Collection[Kind], lacks: Callable[[str], bool] = lambda character: False
+        self,
+        kinds: Collection[Kind],
+        lacks: Callable[[str], bool] = lambda character: False,
+        rare: Callable[[str], bool] = lambda word: False,
     ) -> None:
         verbatim = [pattern for kind, pattern in VERBATIM.items() if kind in kinds]
         self._verbatim = re.compile("|".join(verbatim)) if verbatim else None
         self._numbers = "number" in kinds
         self._lacks = lru_cache(maxsize=1 << 16)(lacks) if "sign" in kinds else None
+        self._rare = lru_cache(maxsize=1 << 16)(rare) if "name" in kinds else None
 
     def items(self, text: str) -> list[str]:
         """List what must stay verbatim, in order."""
@@ -121,15 +134,24 @@ class Protection:
             position = end
         return parts + text[position:]
 
-    def spans(self, text: str) -> list[tuple[int, int]]:
-        """Return where the items stand."""
+    def spans(self, text: str, *, names: bool = False) -> list[tuple[int, int]]:
+        """Return where the items stand, without names unless they are wanted."""
         spans = list[tuple[int, int]]()
         if self._verbatim and TRACE.search(text):
             spans = [item.span() for item in self._verbatim.finditer(text)]
-        if self._lacks is None or text.isascii():
-            return spans
-        signs = [span for span in self._signs(text, self._lacks) if _apart(span, spans)]
-        return sorted(spans + signs)
+        if self._lacks is not None and not text.isascii():
+            spans += [span for span in self._signs(text, self._lacks) if _apart(span, spans)]
+        if names:
+            spans += [span for span in self.names(text) if _apart(span, spans)]
+        return sorted(spans)
+
+    def names(self, text: str) -> list[tuple[int, int]]:
+        """Return where rare words with a capital stand behind another word."""
+        rare = self._rare
+        if rare is None:
+            return []
+        words = LATER_WORD.finditer(text)
+        return [word.span() for word in words if word[0][0].isupper() and rare(word[0])]
 
     def _signs(self, text: str, lacks: Callable[[str], bool]) -> Iterator[tuple[int, int]]:
         """Yield the places of runs of signs, and of words, that the vocabulary lacks."""
@@ -138,12 +160,17 @@ class Protection:
                 yield run.span()
 
     def damage(self, source: str, translation: str, asked: str = "") -> list[str]:
-        """List what is lost, added or out of order; what is `asked` for may be added."""
+        """List what is lost, added or out of order; what is `asked` for may be added.
+
+        Names can only be lost, where nothing is asked for.
+        """
+        names = [] if asked else [source[start:end] for start, end in self.names(source)]
+        lost = [f"lost {name}" for name in names if name not in translation]
         wanted, written = self.items(source), self.items(translation)
         written = _without(written, self.items(asked), wanted)
         if wanted == written:
-            return []
-        changed = _changes(wanted, written)
+            return lost
+        changed = _changes(wanted, written) + lost
         moved = [item for item in wanted if item[0] == "<"] != [i for i in written if i[0] == "<"]
         return changed or ["tags in another order"] * moved
 

@@ -53,7 +53,7 @@ from translate.inference.confidence import Confidence, evidence
 from translate.inference.confidence import read as read_confidence
 from translate.inference.forcing import TeacherForcing, as_numpy, encoded_pairs
 from translate.inference.guard import Guard, GuardConfig
-from translate.inference.inline import Placement, take_out
+from translate.inference.inline import Placement, renamed, take_out
 from translate.inference.lines import CutLine, Cutter, Protection
 from translate.inference.minimum_bayes_risk import Utility, ranked
 from translate.inference.text_constraints import (
@@ -79,6 +79,7 @@ TOKENS_ON_A_GPU = 16384  # which takes hardly longer for them
 TOKENS_SCORED = 4096  # with all their logits in memory
 SMALLEST_SHARE = 1024  # tokens of a worker's batch
 WINDOW = 2048  # lines
+CAPITAL_NOUNS = ("de", "lb")  # languages in which a capital makes no name
 # parameters of a model from which several threads answer a line clearly sooner than one: with fewer
 # they gain a seventh, and take several times as long where others use the cores too
 WORTH_THREADS = 20_000_000
@@ -114,6 +115,7 @@ class Translator:
         max_source_length: a line of more pieces, or of more than the model reads, is translated in
             segments that end with a sentence, else a clause, else a word, with a warning.
         practised: likewise, of a line with more pieces of words; None: the same number.
+        common_names: names that training has often shown to stay as they are.
         split_sentences: translate each sentence of a line by itself, as the model has seen them.
         languages: ISO 639-1 codes of source and target, where they are known.
         unknown_words: what to write for each <unk>, by the attention; None leaves them.
@@ -137,6 +139,7 @@ class Translator:
         device: str | torch.device = "cpu",
         max_source_length: int = MAX_SOURCE_LENGTH,
         practised: int | None = None,
+        common_names: Sequence[str] = (),
         split_sentences: bool = False,
         languages: tuple[str, str] = ("", ""),
         unknown_words: UnknownWords | None = None,
@@ -164,6 +167,7 @@ class Translator:
         )
         self.unknown_words = unknown_words and unknown_words.read_by(tokenizers.source)
         self.mbr = mbr
+        self.common_names = common_names
         self.guard = guard
         self.confidence = confidence
         self._taught = taught
@@ -351,9 +355,28 @@ class Translator:
     def _without_items(
         self, protection: Protection, search: Find, segments: Sequence[Segment]
     ) -> list[list[Translation]]:
-        """Return the n best of each, translated without its items, which are then put back."""
+        """Return the n best of each, translated without its items, which are then put back.
+
+        Common names stand in for rare ones, where each then comes through once.
+        """
+        texts = [
+            renamed(each.text, [] if each.fixed else protection.names(each.text), self.common_names)
+            for each in segments
+        ]
+        n_best = self._bare(
+            protection, search,
+            [each._replace(text=text.text) for each, text in zip(segments, texts, strict=True)],
+        )  # fmt: skip
+        n_best = [text.restored(each) for text, each in zip(texts, n_best, strict=True)]
+        lost = [each for each, answers in zip(segments, n_best, strict=True) if not answers]
+        taken_out = iter(self._bare(protection, search, lost))
+        return [answers or next(taken_out) for answers in n_best]
+
+    def _bare(
+        self, protection: Protection, search: Find, segments: Sequence[Segment]
+    ) -> list[list[Translation]]:
         bare = [
-            take_out(each.text, [] if each.fixed else protection.spans(each.text))
+            take_out(each.text, [] if each.fixed else protection.spans(each.text, names=True))
             for each in segments
         ]
         lines = [self._cut.clauses(text.text) for text in bare]
@@ -495,9 +518,11 @@ def load(
         node = guard if isinstance(guard, GuardConfig) else read(GuardConfig, guard, "guard")
         source_language, target_language = loaded.config.languages
         foreign = source_language != target_language
+        tokenizer = loaded.tokenizers.source
         guard = Guard(
-            node, options, foreign=foreign, lacks=loaded.tokenizers.source.lacks, limiting=limiting
-        )
+            node, options, foreign=foreign, limiting=limiting, lacks=tokenizer.lacks,
+            rare=_never if source_language in CAPITAL_NOUNS else tokenizer.is_rare,
+        )  # fmt: skip
     learned = confidence if isinstance(confidence, Confidence) else None
     other = ensemble or shortlist or mbr or precision == "bf16"
     if confidence is True and not other and loaded.tokenizers.source.tag == loaded.config.tag:
@@ -524,6 +549,7 @@ def load(
         tokens_per_batch=tokens_per_batch,
         device=device,
         practised=loaded.config.practised,
+        common_names=loaded.config.common_names,
         split_sentences=split_sentences,
         languages=loaded.config.languages,
         unknown_words=unknown_words,
@@ -535,6 +561,10 @@ def load(
     )
     prepack(translator.model)
     return translator
+
+
+def _never(word: str) -> bool:
+    return False
 
 
 def _answer_at_once(model: Seq2Seq, engine: Engine) -> None:

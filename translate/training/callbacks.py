@@ -365,6 +365,7 @@ class DevTranslations(Callback):
             extra={
                 "dev_bleu": round(self.best, 2), "step": step, "corpus": config["data"],
                 "source_pieces": self.corpus.practised_length(config["data"]["max_length"]),
+                "common_names": self.corpus.common_names(),
             },
             taught=None if task.guidance is None else task.guidance.head,
         )  # fmt: skip
