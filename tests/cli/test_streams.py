@@ -42,6 +42,15 @@ def test_what_is_called_gz_is_packed(tmp_path: Path, flush: bool) -> None:
     assert list(read_lines(path)) == ["mine", "yours"]
 
 
+@pytest.mark.parametrize("ending", [".xz", ".bz2", ".zst"])
+def test_what_is_called_packed_is_packed(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"text{ending}"
+    with lines_out({"output": str(path)}) as write:
+        write("grün")
+    assert path.read_bytes() != "grün\n".encode()
+    assert list(read_lines(path)) == ["grün"]
+
+
 @pytest.mark.parametrize("name", ["text", "text.gz"])
 def test_a_file_has_its_name_when_all_lines_are_written(tmp_path: Path, name: str, caplog) -> None:
     path = tmp_path / name

@@ -216,7 +216,7 @@ def by_rule(told: Sequence[Dropped]) -> Counter[tuple[str, str]]:
 def test_each_rule_tells_the_line_and_the_tidy_text(folder: Path) -> None:
     told: list[Dropped] = []
     corpus = corpus_of(data(folder), tokenizer(), cache=folder / "cache", tell=told.append)
-    assert {rule for _, rule in DIRT} == set(RULES)
+    assert {rule for _, rule in DIRT} == set(RULES) - {"unreadable"}  # tests/extras/test_tables.py
     # below a header and eight fine pairs; files of `more` have no header, and four
     for name, first, repeated in (("main", 10, 5), ("more", 5, 4)):
         lines = enumerate(DIRT, start=first)

@@ -8,6 +8,7 @@ import io
 import json
 import logging
 import lzma
+import sys
 import unicodedata
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from translate.data.plain_text import (
     read_links,
     sameness,
     spaced,
+    text_hash,
     to_line,
     unspaced,
     without_surrogates,
@@ -77,19 +79,42 @@ def test_gzip_is_told_by_its_first_bytes_not_its_name(tmp_path):
     assert list(read_lines(str(path))) == ["grün", "rot"]
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        lzma.compress(b"red\n"), bz2.compress(b"red\n"), b"PK\x03\x04\x14\0", b"(\xb5/\xfd\x04\0",
-        "\ufeff上海\n".encode("utf-16-le"), "\ufeffgrün\n".encode("utf-16-be"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("data", [
+    b"PK\x03\x04\x14\0", "\ufeff上海\n".encode("utf-16-le"), "\ufeffgrün\n".encode("utf-16-be"),
+])  # fmt: skip
 def test_other_formats_are_refused_with_the_remedy(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "train.de.gz"
     path.write_bytes(data)
-    message = r"train.de.gz is no plain text, .*: decompress it .* iconv -f UTF-16 -t UTF-8"
+    message = r"train.de.gz is no plain text, .*: unpack it .* iconv -f UTF-16 -t UTF-8"
     with pytest.raises(UserError, match=message):
         list(read_lines(path))
+
+
+def zstd(text: bytes) -> bytes:
+    return pytest.importorskip("zstandard").compress(text)
+
+
+@pytest.mark.parametrize(("pack", "kind"), [
+    (gzip.compress, "gzip"), (lzma.compress, "xz"), (bz2.compress, "bzip2"), (zstd, "zstd"),
+])  # fmt: skip
+def test_packed_text_is_read_whatever_it_is_called(tmp_path: Path, pack, kind: str) -> None:
+    text = "".join(f"grün {n * n}\n" for n in range(2000)).encode()
+    plain, packed = tmp_path / "train.de", tmp_path / "train.de.gz"
+    plain.write_bytes(text)
+    packed.write_bytes(pack(text) + pack(b"noch\n"))  # as `cat` makes one of two
+    assert list(read_lines(packed)) == [*read_lines(plain), "noch"]
+    packed.write_bytes(pack(text))
+    assert text_hash(packed) == text_hash(plain)
+    assert list(read_lines(io.BytesIO(packed.read_bytes()))) == list(read_lines(plain))
+    packed.write_bytes(pack(text)[: len(pack(text)) // 2])
+    with pytest.raises(UserError, match=f"train.de.gz is a damaged {kind} file .*; fetch it again"):
+        list(read_lines(packed))
+
+
+def test_zstd_without_its_package_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(UserError, match=r"needs the package zstandard: .* -m pip install "):
+        list(read_lines(io.BytesIO(b"\x28\xb5\x2f\xfd\0")))
 
 
 def test_a_sentence_may_begin_like_an_archive():

@@ -58,8 +58,11 @@ def test_hub_reads_what_datasets_loads(
     assert read("hub", tmp_path, **keys) == {"train": PAIRS}
     assert read("hub", tmp_path, **keys, limit=2) == {"train": PAIRS[:2]}
     before = source("hub", **keys).fingerprint(tmp_path)
-    with pytest.raises(UserError, match=r"split train has no column de .*it has translation"):
-        read("hub", tmp_path, **keys | {"columns": None})
+    assert read("hub", tmp_path, **keys | {"columns": None}) == {"train": PAIRS}
+    with pytest.raises(
+        UserError, match=r"split train: 3 of 3 rows .*no column x .*but translation.de"
+    ):
+        read("hub", tmp_path, **keys | {"columns": {"de": "x", "en": "y"}})
     with pytest.raises(UserError, match=r"cannot be loaded: .*check the id") as refused:
         read("hub", tmp_path, **keys | {"splits": TRAIN_ALONE | {"train": "no"}})
     assert "hold it out" not in str(refused.value)

@@ -24,7 +24,8 @@ USAGE = """\
   translate doctor data=files data.dir=my/corpus data.source=de data.target=en
   translate doctor data=multi30k_en_de json=findings.json lines=20
 
-Reads the text as it is, before cleaning, and lists suspicious lines: empty sides, copies of the
+Reads the text as it is, before cleaning, and lists suspicious lines: rows of tables that cannot be
+read, empty sides, copies of the
 source, repeated pairs, training text that is also in dev or test (exactly or nearly), test text in
 dev, strange characters, quoted cells, lengths that do not match, sides in the wrong language,
 blocks of translations shifted against their sources, swapped neighbours, and translations of

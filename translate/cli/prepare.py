@@ -15,7 +15,7 @@ from translate.cli.options import CACHE, Folder, Group, Options, PathOption
 from translate.cli.streams import lines_out, output_problems
 from translate.config import problems
 from translate.data.cleaning import Dropped, Tell
-from translate.data.plain_text import json_line
+from translate.data.plain_text import json_line, unpacked_name
 from translate.nodes import group_problems
 
 REPORT = "translate.extras.corpus_report:render"
@@ -64,7 +64,8 @@ class PrepareOptions(Options):
     dropped: PathOption | None = Field(
         None,
         description="a file to list the dropped training pairs in: tab-separated with a header "
-        "line, or JSON lines if it ends with .jsonl (.gz after it packs); default: none",
+        "line, or JSON lines if it ends with .jsonl (.gz, .xz, .bz2 or .zst after it packs); "
+        "default: none",
     )
     show: Literal["modifiers"] | None = Field(
         None, description="modifiers: print examples of pairs as data.modifiers changes them"
@@ -150,4 +151,4 @@ def _listed(verbatim: Mapping[str, str]) -> Iterator[Tell | None]:
 
 def _kind(name: str) -> str:
     """Return the ending that says how to write a list, packed or not."""
-    return Path(name.removesuffix(".gz")).suffix.lower()
+    return Path(unpacked_name(name)).suffix.lower()

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from translate.data.plain_text import count_lines, one_line, read_lines
+from translate.data.plain_text import count_lines, one_line, read_lines, unpacked_name
 from translate.errors import UsageError, UserError
 from translate.files import growing, partial
+from translate.names import on_demand
 from translate.wording import counted
 
 if TYPE_CHECKING:
@@ -29,6 +30,13 @@ FOR_EACH = ("prefixes", "constraints")  # files with a line for each line of the
 STREAMS = {"input", *FOR_EACH}
 
 WIDE = 10_000  # characters: no line of a table or a verdict is as long
+
+# ending → what packs a file; gzip is told a name as well
+PACKERS = {
+    ".xz": "lzma:LZMAFile",
+    ".bz2": "bz2:BZ2File",
+    ".zst": "translate.extras.zstd:packed",
+}
 
 Write = Callable[[str], None]
 Advance = Callable[[int], None]
@@ -175,7 +183,8 @@ def lines_out(verbatim: Mapping[str, str], *, flush: bool = False) -> Iterator[W
 
     A file has its name when all lines are written; what a command that fails has written is beside
     it, and an earlier file of that name is as it was. One that is standard output already
-    (/dev/stdout, which the shell may append to) is not opened anew. What is called .gz is packed.
+    (/dev/stdout, which the shell may append to) is not opened anew. What is called .gz, .xz, .bz2
+    or .zst is packed.
     """
     path = _target(verbatim)
     flush = flush or (path == "-" and sys.stdout.isatty())
@@ -204,10 +213,12 @@ def lines_out(verbatim: Mapping[str, str], *, flush: bool = False) -> Iterator[W
 
 def _created(path: Path, stack: ExitStack) -> BinaryIO:
     file = stack.enter_context(growing(path))
-    if path.suffix != ".gz":
+    if path.suffix == ".gz":  # it notes the name, and not that of the part
+        packed: Any = gzip.GzipFile(unpacked_name(path.name), "wb", fileobj=file)
+    elif path.suffix in PACKERS:
+        packed = on_demand(PACKERS[path.suffix])(file, "wb")
+    else:
         return file
-    name = path.name.removesuffix(".gz")  # and not that of the part, which gzip would note
-    packed = gzip.GzipFile(name, "wb", fileobj=file)
     return cast(BinaryIO, stack.enter_context(packed))
 
 

@@ -16,12 +16,12 @@ from jaxtyping import Int
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 
 from translate.config import Node
-from translate.data.pairs import Pair, PairTable, digests, write_pairs
+from translate.data.pairs import Pair, PairTable, Unreadable, digests, write_pairs
 from translate.data.plain_text import has_text, sameness
 
 log = logging.getLogger(__name__)
 SUSPICIOUS = 0.05  # share of the pairs that differ too much in length
-RULES = ("empty", "too_long", "length_ratio", "identical", "duplicate", "overlap")
+RULES = ("unreadable", "empty", "too_long", "length_ratio", "identical", "duplicate", "overlap")
 
 
 class Dropped(NamedTuple):
@@ -176,7 +176,7 @@ def _passing(
 ) -> Iterator[Pair]:
     for index, pair in enumerate(pairs):
         rule = _broken_rule(pair, rules)
-        if rule is None or (rule != "empty" and pair.group in whole):
+        if rule is None or (rule not in ("unreadable", "empty") and pair.group in whole):
             yield pair
         else:
             drops.unwritten(rule, index, pair)
@@ -196,6 +196,8 @@ def first_of_each(pairs: PairTable, whole: Collection[str] = ()) -> tuple[PairTa
 
 
 def _broken_rule(pair: Pair, rules: Cleaning) -> str | None:
+    if isinstance(pair, Unreadable):
+        return "unreadable"
     if not (has_text(pair.source) and has_text(pair.target)):
         return "empty"
     shorter, longer = sorted((len(pair.source), len(pair.target)))

@@ -67,7 +67,9 @@ KINDS: Mapping[str, type[Source]] = OnDemand(
     {
         "files": "translate.data.sources:Files",
         "tsv": "translate.extras.tables:Tsv",
+        "csv": "translate.extras.tables:Csv",
         "jsonl": "translate.extras.tables:Jsonl",
+        "parquet": "translate.extras.tables:Parquet",
         "hub": "translate.extras.downloads:Hub",
         "pypi": "translate.extras.downloads:PyPI",
         "toy": "translate.extras.toy.source:Toy",

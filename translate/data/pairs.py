@@ -40,6 +40,20 @@ class Pair(NamedTuple):
     alignment: Links = ()
 
 
+class Unreadable(Pair):
+    """A row of a table that cannot be read as a pair: its text is the source, why the group."""
+
+    @classmethod
+    def of(cls, text: str, reason: str) -> Unreadable:
+        """Return the place of a row with this text among the pairs."""
+        return cls(text, "", reason)
+
+    @property
+    def reason(self) -> str:
+        """The property of the row that is wrong: `it has 3 cells, where the table has 2`."""
+        return self.group
+
+
 class Lines(list[Pair]):
     """The pairs of a file, a line each; above the line `first` stands its header."""
 

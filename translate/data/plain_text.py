@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import json
 import logging
+import lzma
 import re
 import unicodedata
 import zlib
@@ -17,15 +18,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import BinaryIO, NamedTuple
 
 from translate.errors import UserError
 from translate.files import file_hash
+from translate.names import on_demand
 from translate.wording import counted
 
 log = logging.getLogger(__name__)
 
-GZIP_MAGIC = b"\x1f\x8b"
+# the first bytes of packed text, and what unpacks a stream of it
+UNPACKERS = {
+    "gzip": (re.compile(rb"\x1f\x8b"), "translate.data.plain_text:_ungzipped"),
+    "xz": (re.compile(rb"\xfd7zXZ\0"), "lzma:LZMAFile"),
+    "bzip2": (re.compile(rb"BZh[1-9]1AY&SY"), "bz2:BZ2File"),
+    "zstd": (re.compile(rb"\x28\xb5\x2f\xfd"), "translate.extras.zstd:unpacked"),
+}
+PACKED = (".gz", ".xz", ".bz2", ".zst")  # endings of their names
 # of no width, within words too: controls, marks of direction, joiners and non-joiners
 INVISIBLE = re.compile(
     "[\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e"
@@ -34,10 +43,7 @@ INVISIBLE = re.compile(
 # what one reader takes for a space and another for nothing; ▁ is SentencePiece's own space
 BETWEEN = re.compile(rf"{INVISIBLE.pattern}|[\s\u2581\ufffd]")
 BLANK = {"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"}  # controls, formats, surrogates, separators
-# how UTF-16, xz, bzip2, zip and zstd begin
-OTHER_FORMAT = re.compile(
-    rb"\xff\xfe|\xfe\xff|\xfd7zXZ\0|BZh[1-9]1AY&SY|PK\x03\x04|\x28\xb5\x2f\xfd"
-)
+OTHER_FORMAT = re.compile(rb"\xff\xfe|\xfe\xff|PK\x03\x04")  # how UTF-16 and zip begin
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 FEW = 5  # lines that are not UTF-8: slips in any file
 # whatever any reader takes for a line's end
@@ -66,7 +72,7 @@ LINK = re.compile(r"([0-9]+)([-p?])([0-9]+)")
 def read_lines(
     file: str | Path | BinaryIO, *, strict: bool = False, tolerated: float = 1.0
 ) -> Iterator[str]:
-    r"""Yield the lines of a file or a binary stream, plain or gzip (known by its first bytes).
+    r"""Yield the lines of a file or a binary stream, plain or packed (known by its first bytes).
 
     One `\r` before the line's end and a byte-order mark at the start are dropped. Bytes that are
     not UTF-8 become U+FFFD with a warning that names the line; with `strict` they raise UserError
@@ -88,7 +94,7 @@ def count_lines(path: str | Path) -> int:
 
 
 def text_hash(path: Path) -> str:
-    """SHA-256 of a file's text: packed again it has other bytes, for gzip notes the time."""
+    """SHA-256 of a file's text, however it is packed: gzip notes the time."""
     if not path.is_file():
         return file_hash(path)  # which says what it is
     digest = hashlib.sha256()
@@ -96,6 +102,11 @@ def text_hash(path: Path) -> str:
         for line in _raw_lines(stream, str(path)):
             digest.update(line)
     return digest.hexdigest()
+
+
+def unpacked_name(name: str) -> str:
+    """A file's name without the ending that says how it is packed."""
+    return name.removesuffix(Path(name).suffix) if Path(name).suffix in PACKED else name
 
 
 def json_line(record: Mapping[str, object]) -> str:
@@ -221,19 +232,24 @@ def _raw_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
     head = stream.readline()
     if OTHER_FORMAT.match(head):
         raise UserError(
-            f"{name} is no plain text, judging by its first bytes: decompress it (only gzip is "
-            "read), or convert UTF-16: iconv -f UTF-16 -t UTF-8"
+            f"{name} is no plain text, judging by its first bytes: unpack it (only gzip, xz, bzip2 "
+            "and zstd are read), or convert UTF-16: iconv -f UTF-16 -t UTF-8"
         )
-    if not head.startswith(GZIP_MAGIC):
+    kind = next((kind for kind, (magic, _) in UNPACKERS.items() if magic.match(head)), None)
+    if kind is None:
         if head:
             yield head
         yield from stream
         return
     try:
-        with gzip.GzipFile(fileobj=cast(BinaryIO, _WoundBack(head, stream))) as plain:
-            yield from cast(BinaryIO, plain)
-    except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{name} is a damaged gzip file ({error}); fetch it again") from None
+        with on_demand(UNPACKERS[kind][1])(_WoundBack(head, stream)) as plain:
+            yield from plain
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise UserError(f"{name} is a damaged {kind} file ({error}); fetch it again") from None
+
+
+def _ungzipped(stream: BinaryIO) -> gzip.GzipFile:
+    return gzip.GzipFile(fileobj=stream)
 
 
 class _WoundBack:

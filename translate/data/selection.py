@@ -14,7 +14,16 @@ import numpy as np
 from jaxtyping import UInt64
 
 from translate.data.cleaning import Drops, Tell, clean, drop_overlap, first_of_each
-from translate.data.pairs import CHUNK, Item, Pair, PairTable, Places, digests, items
+from translate.data.pairs import (
+    CHUNK,
+    Item,
+    Pair,
+    PairTable,
+    Places,
+    Unreadable,
+    digests,
+    items,
+)
 from translate.data.plain_text import fold, sameness
 from translate.data.progress import progress
 from translate.data.sources import MAIN, Groups, Source
@@ -251,7 +260,7 @@ def _clean_and_split(
         train = clean(
             texts["train"], source.cleaning, scratch / MAIN, drops, whole=groups_of(wanted)
         )
-        fixed = {name: list(pairs) for name, pairs in texts.items() if name != "train"}
+        fixed = {name: _readable(name, pairs) for name, pairs in texts.items() if name != "train"}
     in_dev = on_demand(SHARED_WITH_DEV)(fixed, allow_one_side=source.allow_overlap)
     suspicious += _logged(in_dev)
     train, groups = take_groups(train, wanted)
@@ -276,6 +285,15 @@ def _clean_and_split(
                 f"the {name} split has no sentences; check data.{name} and data.hold_out.{name}"
             )
     return Text(MAIN, train, source.tag, drops.counts, taken), held_out
+
+
+def _readable(split: str, pairs: Iterable[Pair]) -> list[Pair]:
+    """Return the pairs of dev or test without rows that are none, which are counted in the log."""
+    rows = list(pairs)
+    readable = [pair for pair in rows if not isinstance(pair, Unreadable)]
+    if unreadable := len(rows) - len(readable):
+        log.warning("left out of %s: %s that cannot be read", split, counted(unreadable, "row"))
+    return readable
 
 
 def _extra(
@@ -320,10 +338,22 @@ def _without_overlap(
     return rest
 
 
+# the key that keeps what a rule drops; what is empty or unreadable has none
+REMEDIES = {
+    "overlap": "they share a sentence with dev or test: to train on text that the model is judged "
+    "by, as a check that it can learn, set data.allow_overlap=true",
+    "too_long": "raise data.cleaning.max_characters, or set it to null",
+    "length_ratio": "raise data.cleaning.length_ratio, or set it to null",
+    "identical": "set data.cleaning.drop_identical=false to keep pairs with one text on both sides",
+}
+
+
 def _check_left(text: str, pairs: PairTable, dropped: Counter[str]) -> None:
     if not pairs:
-        rules = ", ".join(f"{rule} {count}" for rule, count in dropped.most_common())
+        rules = ", ".join(f"{rule} {count:,}" for rule, count in dropped.most_common())
+        remedies = [REMEDIES[rule] for rule, _ in dropped.most_common(1) if rule in REMEDIES]
+        check = "check the files and columns that data names, and the rules of data.cleaning"
         raise UserError(
-            f"{text} is empty, or nothing of it is left (dropped: {rules or 'none'}); check the "
-            "files and columns that data names, and the rules of data.cleaning"
+            f"{text} is empty, or nothing of it is left (dropped: {rules or 'none'}); "
+            f"{''.join(remedies) or check}"
         )

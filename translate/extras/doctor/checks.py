@@ -15,7 +15,7 @@ from statistics import median
 
 import numpy as np
 
-from translate.data.pairs import Lines, Pair
+from translate.data.pairs import Lines, Pair, Unreadable
 from translate.data.plain_text import INVISIBLE, has_text, normalise, sameness
 from translate.wording import UNSEEN, escaped, install
 
@@ -128,6 +128,29 @@ def headline(finding: Finding) -> str:
 def _cut(text: str) -> str:
     shown = escaped(text, UNSHOWN, kept=JOINERS)
     return shown if len(shown) <= WIDTH else f"{shown[: WIDTH - 1]}…"
+
+
+def unreadable(splits: Splits) -> Iterator[Finding]:
+    """Find the rows of tables that may mean several things, or nothing."""
+    notes = [
+        (split, index, pair.reason)
+        for split, pairs in splits.items()
+        for index, pair in enumerate(pairs)
+        if isinstance(pair, Unreadable)
+    ]
+    advice = "they are left out: mend them in the table, or write it again with another program"
+    yield Finding("unreadable", "rows that cannot be read", advice, lines_of(splits, notes))
+
+
+def without_unreadable(splits: Splits) -> Splits:
+    """Return the splits with an empty pair in place of each row that cannot be read."""
+    return {
+        split: Lines(
+            (Pair("", "") if isinstance(pair, Unreadable) else pair for pair in pairs),
+            first=number_of(pairs, 0),
+        )
+        for split, pairs in splits.items()
+    }
 
 
 def empty(splits: Splits) -> Iterator[Finding]:
