@@ -41,6 +41,7 @@ demo: $(INSTALLED) ## real sentences: download, train, evaluate, translate, draw
 	then echo "$(RUN) is trained already; remove the folder to train again"; \
 	else set -x; $(BIN)/translate train experiment=demo run=$(RUN); fi
 	$(BIN)/translate evaluate run=$(RUN)
+	$(BIN)/translate calibrate run=$(RUN)
 	$(BIN)/translate text run=$(RUN) "¿Dónde está el tren?" "No sé qué decirte." "Mi hermana vive en una casa grande."
 	$(BIN)/translate attend run=$(RUN) "¿Dónde está el tren?"
 	@echo

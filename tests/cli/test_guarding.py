@@ -115,6 +115,15 @@ def test_confidence_is_learnt_once_and_told_from_then_on(
         for other in (["search.beam_size=3"], ["search.n_best=2", "mbr=chrf"]):
             told = program("text", run, *other, "format=json", "der Hund").out
             assert "confidence" not in json.loads(told)["translations"][0]
+        stored = json.loads((trained / "confidence.json").read_text("utf-8"))
+        unsure = stored | {"slope": 0, "intercept": -3, "judged": {"expected": 0.9}}
+        (trained / "confidence.json").write_text(json.dumps(unsure), "utf-8")
+        lines = [f"der Hund {word}" for word in "abcdefghij"]
+        assert (
+            "is far from what the model was trained on: 5% of its"
+            in program("text", run, "guard=none", *lines).err
+        )
+        assert "is far from" not in program("text", run, "guard=none", *lines[1:]).err
     finally:
         (trained / "confidence.json").unlink()
 

@@ -32,7 +32,8 @@ def count(words: Sequence[str]) -> list[int]:
         ("La ONU está en Boston, con DVD.", "La ONU está en Boston, con DVD.", None),
         ("https://A.ORG/NO está.", "https://A.ORG/NO está.", None),
         ("Tom", "Tom", None),
-        ("Tom Boston María", "Tom Boston María", None),  # too short for a title
+        ("Dónde Está", "Dónde está", "title"),
+        ("Tom Boston María", "Tom Boston María", None),  # names
         ("12 - 3", "12 - 3", None),
         ("", "", None),
     ],

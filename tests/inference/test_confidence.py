@@ -22,6 +22,16 @@ def test_it_is_a_logistic_curve_that_never_leaves_0_to_1() -> None:
     assert (LEARNT(-1e9), LEARNT(1e9)) == (0, 1)
 
 
+@pytest.mark.parametrize(
+    ("chances", "far"),
+    [([0.2] * 10, True), ([0.2] * 9, False), ([0.2, 0.5] * 9, False), ([], False)],
+)
+def test_a_text_of_low_confidence_is_far(chances: list[float], far: bool) -> None:
+    learnt = LEARNT.model_copy(update={"judged": {"expected": 0.6}})
+    assert learnt.finds_far(chances) is far
+    assert not LEARNT.finds_far([0.0] * 10), "an earlier file does not say what is usual"
+
+
 def test_what_was_written_is_read_for_the_same_weights_and_search(tmp_path: Path, caplog) -> None:
     assert read(tmp_path, weights_sha256="ab", search=SEARCH) is None
     write(tmp_path, LEARNT)

@@ -296,3 +296,27 @@ def test_a_megabyte_takes_no_minute(text: str) -> None:
     ALL.damage(text * (300_000 // len(text)), "")
     ALL.numbers(text * (300_000 // len(text)), "")
     assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        ("မြန်မာ vive aquí.", ["မြန်မာ"]),  # with marks that are no letters
+        ("Hace 20 °C hoy.", ["°C"]),
+        ("Hola ♪, Łódź y 東京と.", ["♪", "東京と"]),
+        ("Dos – tres 👩\u200d🚀.", ["–", "👩\u200d🚀"]),
+        ("10 + 3 < 20 €, ¿no?", []),
+    ],
+)
+def test_symbols_and_what_the_vocabulary_lacks_are_signs(text: str, items: list[str]) -> None:
+    known = {*"€áéíóúñŁódź¿¡♪"}
+    protection = Protection(("sign",), lacks=lambda each: not each.isascii() and each not in known)
+    assert protection.items(text) == items
+
+
+def test_rare_words_with_a_capital_behind_another_are_names() -> None:
+    text = "Zoé y Zbigniew, Björk. Otro Día <b>Wojtek</b> con el URSS"
+    protection = Protection(("name",), rare=lambda word: word != "Día")
+    assert [text[a:b] for a, b in protection.names(text)] == ["Zbigniew", "Björk", "URSS"]
+    assert protection.damage(text, "Zoe and Zbigniew") == ["lost Björk", "lost URSS"]
+    assert protection.damage(text, "Zoe", asked="Zoe") == []

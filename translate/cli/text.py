@@ -6,6 +6,7 @@ import itertools
 import logging
 from collections.abc import Iterator
 from contextlib import closing
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -143,7 +144,7 @@ def run(options: TextOptions) -> None:
         split_sentences=options.split == "sentences",
         guard=options.guard or None,
         # of a prefix or constraints nothing was learned
-        confidence=options.format == "json" and not {*verbatim} & {"prefix", *streams.FOR_EACH},
+        confidence=not {*verbatim} & {"prefix", *streams.FOR_EACH},
         interactive=interactive,
     )
     if isinstance(constraints, list):
@@ -159,6 +160,7 @@ def run(options: TextOptions) -> None:
     several = options.search.get("n_best", 1) > 1 and options.mbr is None
     numbered = options.scores or several
     number = mended = flagged = 0
+    sure: list[float] = []
     with (
         closing(translations),  # its workers too, whatever happens to the output
         streams.lines_done(verbatim, sentences) as advance,
@@ -168,6 +170,8 @@ def run(options: TextOptions) -> None:
         for number, (n_best, source) in enumerate(pairs, start=1):
             mended += bool(n_best[0].mended)
             flagged += bool(n_best[0].flags)
+            if n_best[0].confidence is not None:
+                sure.append(n_best[0].confidence)
             advance(1)
             if as_json:
                 write(_as_json(source, model.tokenizers, n_best))
@@ -180,6 +184,13 @@ def run(options: TextOptions) -> None:
         log.warning(
             "of %d lines, improved by translating them again: %d, may be wrong: %d%s",
             number, mended, flagged, "" if shown else ": format=json has them all",
+        )  # fmt: skip
+
+    if model.confidence is not None and model.confidence.finds_far(sure):
+        log.warning(
+            "this text is far from what the model was trained on: %.0f%% of its lines are likely "
+            "to be translated well, of the text that it was tested on %.0f%%",
+            100 * fmean(sure), 100 * model.confidence.judged["expected"],
         )  # fmt: skip
 
 

@@ -18,7 +18,6 @@ Count = Callable[[Sequence[str]], Sequence[int]]  # words → pieces of each
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 FIRST_LETTER = re.compile(r"(?<!\S)\w")
 SENTENCE_END = re.compile(r"[.!?…]")
-LEAST = 4  # words of a title: fewer may be a name
 
 
 def plain_case(text: str, spans: Spans, count: Count) -> tuple[str, Case | None]:
@@ -32,7 +31,7 @@ def plain_case(text: str, spans: Spans, count: Count) -> tuple[str, Case | None]
     case: Case | None = None
     if any(loud):
         case = "upper" if all(word[0].isupper() for word in words) else None
-    elif len(words) >= LEAST and all(word[0][0].isupper() for word in words):
+    elif _is_title([word[0] for word in words], count):
         case = "title"
     else:
         return text, None
@@ -45,6 +44,15 @@ def plain_case(text: str, spans: Spans, count: Count) -> tuple[str, Case | None]
             written = _usual(word[0], count, known=not beside, begins=begins)
             plain = plain[: word.start()] + written + plain[word.end() :]
     return (text, None) if plain == text else (plain, case)
+
+
+def _is_title(words: Sequence[str], count: Count) -> bool:
+    """Tell whether each word has a capital, and one that is no name: it is simpler without."""
+    if not all(word[0].isupper() for word in words):
+        return False
+    later = words[1:]
+    small = count([word.lower() for word in later])
+    return any(a < b for a, b in zip(small, count(later), strict=True))
 
 
 def _usual(word: str, count: Count, *, known: bool, begins: bool) -> str:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from pydantic import BaseModel, NonNegativeFloat, ValidationError
@@ -23,6 +24,8 @@ from translate.inference.bundle import read_bounded
 log = logging.getLogger(__name__)
 
 FILE = "confidence.json"
+ENOUGH = 10  # lines: of fewer the mean says little
+FAR = 0.5  # of the mean confidence of the test sentences
 LARGEST = 1 << 20  # bytes
 
 
@@ -48,6 +51,11 @@ class Confidence(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     def __call__(self, evidence: float) -> float:
         """Return the chance that a translation of this `evidence` is good."""
         return (1 + math.tanh((self.slope * evidence + self.intercept) / 2)) / 2
+
+    def finds_far(self, chances: Sequence[float]) -> bool:
+        """Tell whether a text of this confidence is far from what the model was trained on."""
+        usual = self.judged.get("expected", 0.0)
+        return len(chances) >= ENOUGH and fmean(chances) < FAR * usual
 
 
 def evidence(log_prob: float, pieces: int) -> float:

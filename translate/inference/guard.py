@@ -155,10 +155,10 @@ class Guard:
             again: translates by the other search.
         """
         first = list(map(self._tried, segments, n_best))
-        # a model that writes the tags may still have lost the sentence between them
-        tagged = {i for i, each in enumerate(segments) if self.protection.has_tags(each.text)}
-        suspects = [i for i, one in enumerate(first) if one.damage or i in tagged]
-        kept = self._improved(segments, first, suspects, without, preferred=tagged)
+        # a model that writes the items may still have lost the sentence around them
+        holding = {i for i, each in enumerate(segments) if self.protection.spans(each.text)}
+        suspects = [i for i, one in enumerate(first) if one.damage or i in holding]
+        kept = self._improved(segments, first, suspects, without, preferred=holding)
         suspects = [i for i, one in enumerate(kept) if "too short" in one.wrong]
         kept = self._improved(segments, kept, suspects, apart)
         suspects = [i for i, one in enumerate(kept) if one.wrong]

@@ -78,8 +78,11 @@ REFERENCE = re.compile(
     r"&(?!(?:lt|gt|#60|#62);)(?:#\d{1,8}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]\w{1,31});"
 )
 AND = re.compile(r"&(?!(?:lt|gt|#60|#62);)")
+SYMBOLS = {"So", "Sm"}  # but those of ASCII, which SIGNS_OR_WORD leaves out
 # a run of symbols, with what joins or colours emoji, or a word; never punctuation beside it
-SIGNS_OR_WORD = re.compile(r"[^\w\s!-/:-@\[-`{-~¡¿«»“”„‘’‹›、，；：。！？]+|\w+(?:[-'’]\w+)*")
+SIGNS_OR_WORD = re.compile(
+    r"°[CFK]\b|[^\w\s!-/:-@\[-`{-~¡¿«»“”„‘’‹›、，；：。！？]+|\w+(?:[-'’]\w+)*"
+)
 
 
 def unescaped(line: str) -> str:
@@ -122,10 +125,6 @@ class Protection:
         """List what must stay verbatim, in order."""
         return [text[start:end] for start, end in self.spans(text)]
 
-    def has_tags(self, text: str) -> bool:
-        """Tell whether there is markup in a text."""
-        return "<" in text and any(item[0] == "<" for item in self.items(text))
-
     def without(self, text: str) -> str:
         """Return the text with a bar in place of each item."""
         parts, position = "", 0
@@ -154,10 +153,22 @@ class Protection:
         return [word.span() for word in words if word[0][0].isupper() and rare(word[0])]
 
     def _signs(self, text: str, lacks: Callable[[str], bool]) -> Iterator[tuple[int, int]]:
-        """Yield the places of runs of signs, and of words, that the vocabulary lacks."""
+        """Yield the places of symbols, and of signs and words that the vocabulary lacks.
+
+        Runs without anything between them are one: marks of a script part its letters.
+        """
+        joined: tuple[int, int] | None = None
         for run in SIGNS_OR_WORD.finditer(text):
-            if any(map(lacks, run[0])):
-                yield run.span()
+            if not any(lacks(each) or unicodedata.category(each) in SYMBOLS for each in run[0]):
+                continue
+            if joined is not None and joined[1] == run.start():
+                joined = joined[0], run.end()
+                continue
+            if joined is not None:
+                yield joined
+            joined = run.span()
+        if joined is not None:
+            yield joined
 
     def damage(self, source: str, translation: str, asked: str = "") -> list[str]:
         """List what is lost, added or out of order; what is `asked` for may be added.

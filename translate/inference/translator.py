@@ -36,6 +36,7 @@ from translate.config import read
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 from translate.inference import Engine, Precision, bundle
+from translate.inference import confidence as confidence_of
 from translate.inference.batches import (
     MAX_SCORED_LENGTH,
     MAX_SOURCE_LENGTH,
@@ -50,7 +51,6 @@ from translate.inference.batches import (
 )
 from translate.inference.bundle import Bundle
 from translate.inference.confidence import Confidence, evidence
-from translate.inference.confidence import read as read_confidence
 from translate.inference.forcing import TeacherForcing, as_numpy, encoded_pairs
 from translate.inference.guard import Guard, GuardConfig
 from translate.inference.inline import Placement, renamed, take_out
@@ -524,9 +524,11 @@ def load(
             rare=_never if source_language in CAPITAL_NOUNS else tokenizer.is_rare,
         )  # fmt: skip
     learned = confidence if isinstance(confidence, Confidence) else None
-    other = ensemble or shortlist or mbr or precision == "bf16"
-    if confidence is True and not other and loaded.tokenizers.source.tag == loaded.config.tag:
-        learned = read_confidence(
+    as_learned = loaded.tokenizers.source.tag == loaded.config.tag and not (
+        ensemble or shortlist or mbr or precision == "bf16"
+    )
+    if confidence is True and as_learned and Path(str(run), confidence_of.FILE).exists():
+        learned = confidence_of.read(
             Path(str(run)),
             weights_sha256=loaded.weights_sha256,
             search=options.model_dump(mode="json"),
