@@ -30,6 +30,7 @@ from sacrebleu import sentence_chrf
 SIGNS = ["😀", "🚂", "👩‍🚀", "🇪🇸", "♪", "★", "→", "✓", "°C", "№", "₿", "∞", "½", "≠", "☎", "©"]
 WORDS = ["Привет", "Ελλάδα", "東京", "naïveté", "Łódź", "Ørsted", "שלום", "မြန်မာ", "Nguyễn", "Þór"]
 LINES = 200
+POOR = 30  # chrF of a translation that has lost the sense
 
 
 def texts(path: Path) -> list[str]:
@@ -102,7 +103,10 @@ def guard(run: str, path: Path, reference: Path | None) -> None:
         pairs = zip(best, texts(reference), strict=True)
         scores = [sentence_chrf(each["text"], [right]).score for each, right in pairs]
     kinds = {name: [i for i, each in enumerate(best) if _finds(name, each)] for name in FINDINGS}
+    poor = {i for i, score in enumerate(scores) if score < POOR}
+    hits = len(poor.intersection(kinds["any"])) / max(1, len(poor))
     print(f"{len(lines)} lines, chrF {sum(scores) / len(scores):.1f}")
+    print(f"{len(poor)} have a chrF below {POOR}, of which {hits:.0%} are flagged")
     print(f"{'finding':12} {'mended':>8} {'flagged':>8} {'chrF of flagged':>16}")
     for name, flagged in kinds.items():
         mended = sum(any(_is(name, word) for word in each["mended"]) for each in best)
@@ -110,7 +114,18 @@ def guard(run: str, path: Path, reference: Path | None) -> None:
         print(f"{name:12} {mended / len(lines):8.2%} {len(flagged) / len(lines):8.2%} {mean:16.1f}")
 
 
-FINDINGS = ("any", "empty", "too short", "too long", "loop", "copy", "unfinished", "lost", "added")
+FINDINGS = (
+    "any",
+    "empty",
+    "too short",
+    "too long",
+    "loop",
+    "copy",
+    "unfinished",
+    "lost",
+    "added",
+    "unsure",
+)
 
 
 def _is(name: str, finding: str) -> bool:

@@ -116,12 +116,19 @@ def test_confidence_is_learnt_once_and_told_from_then_on(
             told = program("text", run, *other, "format=json", "der Hund").out
             assert "confidence" not in json.loads(told)["translations"][0]
         stored = json.loads((trained / "confidence.json").read_text("utf-8"))
-        unsure = stored | {"slope": 0, "intercept": -3, "judged": {"expected": 0.9}}
+        assert 0 < stored["unsure"] < 1
+        unsure = stored | {
+            "slope": 0, "intercept": -3, "judged": {"expected": 0.9}, "unsure": 0.1
+        }  # fmt: skip
         (trained / "confidence.json").write_text(json.dumps(unsure), "utf-8")
         lines = [f"der Hund {word}" for word in "abcdefghij"]
         assert (
             "is far from what the model was trained on: 5% of its"
             in program("text", run, "guard=none", *lines).err
+        )
+        assert (
+            "line 1 may be wrong: unfinished, unsure"
+            in program("text", run, "guard.loop_times=99", "der Hund").err
         )
         assert "is far from" not in program("text", run, "guard=none", *lines[1:]).err
     finally:

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import logging
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from translate.errors import UserError
 from translate.inference.confidence import FILE, Confidence, evidence, read, write
+from translate.inference.translation import NOTHING
 
 SEARCH = {"kind": "beam", "beam_size": 5}
 LEARNT = Confidence(
@@ -30,6 +32,14 @@ def test_a_text_of_low_confidence_is_far(chances: list[float], far: bool) -> Non
     learnt = LEARNT.model_copy(update={"judged": {"expected": 0.6}})
     assert learnt.finds_far(chances) is far
     assert not LEARNT.finds_far([0.0] * 10), "an earlier file does not say what is usual"
+
+
+def test_what_is_less_sure_than_nearly_all_that_was_learned_from_is_flagged() -> None:
+    learnt = LEARNT.model_copy(update={"unsure": 0.1})
+    for chance, flags in ((0.09, ("loop", "unsure")), (0.1, ("loop",)), (None, ("loop",))):
+        translation = replace(NOTHING, flags=("loop",), confidence=chance)
+        assert learnt.marked(translation).flags == flags
+        assert LEARNT.marked(translation) == translation, "an earlier file has no such limit"
 
 
 def test_what_was_written_is_read_for_the_same_weights_and_search(tmp_path: Path, caplog) -> None:

@@ -9,11 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from translate.inference.batches import Segment
-from translate.inference.confidence import Confidence
 from translate.inference.guard import Guard, GuardConfig, loops
 from translate.inference.lines import Protection
 from translate.inference.text_constraints import TextConstraint
-from translate.inference.translation import Translation
+from translate.inference.translation import NOTHING, Translation
 from translate.inference.translator import Translator
 from translate.search import Constraint, Hypothesis, read
 from translate.search.constraints import NO_RULES
@@ -331,12 +330,13 @@ def test_a_prefix_stays_in_front_of_what_is_copied(make_translator, line: str) -
     assert best.text.startswith("the dog")
 
 
-def test_nothing_is_known_of_how_sure_a_second_try_is(make_translator) -> None:
-    learned = Confidence(
-        slope=2.0, intercept=1.0, good=50, weights_sha256="ab", search={}, judged={}
-    )
-    translator = make_translator(guard=guard(), confidence=learned)
-    ((mended, *_), (first, *_)) = translator.stream(["el perro {x} come", "la casa azul"])
-    assert mended.mended
-    assert mended.confidence is None
-    assert first.mended or first.confidence is not None
+def test_nothing_is_known_of_how_sure_another_search_is(joint) -> None:
+    segment = Segment("la casa", joint.source.encode("la casa"), [], Constraint(), "")
+    nothing = replace(NOTHING, confidence=0.1)
+    sure = replace(NOTHING, text="the house", confidence=0.9)
+    for way, confidence in (("apart", 0.9), ("again", None)):
+        ways = dict.fromkeys(("without", "apart", "again"), lambda _: [[nothing]])
+        ways[way] = lambda _: [[sure]]
+        first = replace(nothing, flags=("too short",))  # so that all ways are tried
+        ((kept,),) = guard().watch([segment], [[first]], **ways)
+        assert (kept.text, kept.confidence) == ("the house", confidence)

@@ -22,6 +22,7 @@ from translate.inference.translator import Translator
 
 LEAST = 10  # sentences, of good ones and of others: two numbers are learned from them
 BINS = 10
+UNSURE = 0.01  # of the sentences that confidence is learned from
 NO_EVIDENCE = (
     "probability does not distinguish good translations from others, so no confidence can be "
     "learned from it; choose another chrF (good=…), another search, or more sentences"
@@ -68,6 +69,8 @@ def calibrate(
         slope=slope, intercept=intercept, good=good, weights_sha256=weights_sha256,
         search=dict(search), judged={},
     )  # fmt: skip
+    unsure = float(np.quantile([learned(each) for each in evidence], UNSURE))
+    learned = learned.model_copy(update={"unsure": unsure})
     evidence, chrf = _translated(model, test)
     judgement = judge([learned(each) for each in evidence], chrf, good=good)
     return learned.model_copy(update={"judged": asdict(judgement)}), judgement

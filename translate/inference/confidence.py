@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -20,6 +21,7 @@ from pydantic import BaseModel, NonNegativeFloat, ValidationError
 from translate import files
 from translate.errors import UserError
 from translate.inference.bundle import read_bounded
+from translate.inference.translation import Translation
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +40,8 @@ class Confidence(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         good: the sentence chrF from which on a translation counts as good.
         weights_sha256: of the model.
         search: how it searched, the keys of conf/search.
+        unsure: the confidence that only one in a hundred of these sentences stays below; a
+            translation below it is flagged. 0 in earlier files.
         judged: how right it was on sentences it was not learned from.
     """
 
@@ -47,10 +51,18 @@ class Confidence(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     weights_sha256: str
     search: dict[str, Any]
     judged: dict[str, int | float]
+    unsure: NonNegativeFloat = 0.0
 
     def __call__(self, evidence: float) -> float:
         """Return the chance that a translation of this `evidence` is good."""
         return (1 + math.tanh((self.slope * evidence + self.intercept) / 2)) / 2
+
+    def marked(self, translation: Translation) -> Translation:
+        """Return a translation, flagged where it is unsure."""
+        chance = translation.confidence
+        if chance is None or chance >= self.unsure:
+            return translation
+        return replace(translation, flags=(*translation.flags, "unsure"))
 
     def finds_far(self, chances: Sequence[float]) -> bool:
         """Tell whether a text of this confidence is far from what the model was trained on."""

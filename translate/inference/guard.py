@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from pydantic import Field
@@ -162,7 +163,7 @@ class Guard:
         suspects = [i for i, one in enumerate(kept) if "too short" in one.wrong]
         kept = self._improved(segments, kept, suspects, apart)
         suspects = [i for i, one in enumerate(kept) if one.wrong]
-        kept = self._improved(segments, kept, suspects, again)
+        kept = self._improved(segments, kept, suspects, partial(_unlearned, again))
         return list(map(self._reported, segments, first, kept))
 
     def whole(
@@ -204,8 +205,6 @@ class Guard:
 
     def _reported(self, segment: Segment, first: Try, kept: Try) -> list[Translation]:
         """Add what is still wrong with each, and what only was with the first of all."""
-        if kept is not first:  # confidence was not learned for other searches
-            kept = kept._replace(n_best=[replace(one, confidence=None) for one in kept.n_best])
         wrong = [kept.wrong, *(self._judged(segment, one)[1] for one in kept.n_best[1:])]
         best, *others = (
             _flagged(one, flags + self.protection.numbers(segment.text, one.text, segment.asked))
@@ -248,6 +247,11 @@ def second(again: SearchConfig, first: SearchConfig) -> SearchConfig:
     if isinstance(again, DiverseConfig):
         changes["beam_size"] = math.ceil(changes["beam_size"] / again.groups) * again.groups
     return again.model_copy(update=changes)
+
+
+def _unlearned(retry: Retry, segments: Sequence[Segment]) -> list[list[Translation]]:
+    """Leave out confidence, which was learned for the first search only."""
+    return [[replace(one, confidence=None) for one in n_best] for n_best in retry(segments)]
 
 
 def _flagged(translation: Translation, flags: list[str]) -> Translation:

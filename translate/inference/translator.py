@@ -265,6 +265,8 @@ class Translator:
                 self.guard.whole(*line, n_best) if each.case is None else n_best
                 for line, each, n_best in zip(lines, cut, joined, strict=True)
             ]
+            if self.confidence is not None:
+                joined = [list(map(self.confidence.marked, n_best)) for n_best in joined]
         for i, (best, *_) in enumerate(joined, start=number):
             if best.mended:
                 log.warning("line %d was translated again: %s", i, ", ".join(best.mended))
