@@ -44,7 +44,9 @@ def findings(
     pieces = tuple(f"▁{word}" for word in text.split())
     segment = Segment(source, [hash(word) for word in source.split()], [], Constraint(), asked)
     found = Translation(text, -1.0, -1.0, pieces, (), None, finished)
-    ((kept,),) = guard(**options).watch([segment], [[found]], without=same, apart=same, again=same)
+    ((kept,),) = guard(**options).watch(
+        [segment], [[found]], without=same, apart=same, renamed=same, again=same
+    )
     return list(kept.flags)
 
 
@@ -199,6 +201,7 @@ def test_damage_is_worse_than_all_else(watched) -> None:
         [segment],
         [[first]],
         without=lambda _: [[first]],
+        renamed=lambda _: [[first]],
         apart=lambda _: [[first]],
         again=lambda _: [[second]],
     )
@@ -252,6 +255,27 @@ def test_a_common_name_stands_in_for_a_rare_one(watched) -> None:
     assert renamed.mended == ("lost Zbigniew",)
     assert "Zbigniew" in put_back.text
     assert "tren" not in put_back.text
+
+
+def test_a_rare_first_word_is_a_name_where_the_model_is_surer_then() -> None:
+    """So `Zbigniew come` is told from a verb that training hardly had."""
+    segment = Segment("¿Zbigniew come?", [5, 6], [], Constraint(), "")
+    first = Translation("You come?", -2.0, -4.0, ("▁You", "▁come?"), (), None, True)
+    named = replace(first, text="Does Zbigniew eat?", tokens=("▁Does", "▁Tom", "▁eat?"))
+    watching = guard()
+    watching.protection = Protection((), rare=lambda word: word == "Zbigniew")
+    assert watching.protection.first_name(segment.text) == []
+    watching.protection = Protection(("name",), rare=lambda word: word == "Zbigniew")
+    same = {"without": lambda _: [[first]]}
+    same["apart"] = same["again"] = same["without"]
+    for others, text in (
+        ([replace(named, log_prob=-4.4)], "You come?"),  # a quarter of a nat a piece is too little
+        ([replace(named, log_prob=-4.2)], "Does Zbigniew eat?"),
+        ([], "You come?"),
+    ):
+        ((kept,),) = watching.watch([segment], [[first]], renamed=lambda _, n=others: [n], **same)
+        assert kept.text == text
+    assert kept.mended == ()
 
 
 def test_what_is_too_short_is_translated_clause_by_clause(watched) -> None:
@@ -335,7 +359,7 @@ def test_nothing_is_known_of_how_sure_another_search_is(joint) -> None:
     nothing = replace(NOTHING, confidence=0.1)
     sure = replace(NOTHING, text="the house", confidence=0.9)
     for way, confidence in (("apart", 0.9), ("again", None)):
-        ways = dict.fromkeys(("without", "apart", "again"), lambda _: [[nothing]])
+        ways = dict.fromkeys(("without", "renamed", "apart", "again"), lambda _: [[nothing]])
         ways[way] = lambda _: [[sure]]
         first = replace(nothing, flags=("too short",))  # so that all ways are tried
         ((kept,),) = guard().watch([segment], [[first]], **ways)

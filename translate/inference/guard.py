@@ -14,11 +14,13 @@ from pydantic import Field
 from translate.config import Node
 from translate.data.plain_text import has_text, one_line, unspaced, without_surrogates
 from translate.inference.batches import Segment
+from translate.inference.confidence import evidence
 from translate.inference.lines import Kind, Protection
 from translate.inference.text_constraints import TextConstraint
 from translate.inference.translation import Translation
 from translate.search import AnySearchConfig, DiverseConfig, Search, SearchConfig, build
 
+SURER = 0.25  # nats a piece: docs/benchmarks/robustness.md
 LONGEST = 32  # pieces of a phrase that loops: the time of looking for it grows with them
 
 Token = TypeVar("Token", bound=Hashable)
@@ -145,6 +147,7 @@ class Guard:
         n_best: Sequence[list[Translation]],
         *,
         without: Retry,
+        renamed: Retry,
         apart: Retry,
         again: Retry,
     ) -> list[list[Translation]]:
@@ -152,6 +155,8 @@ class Guard:
 
         Args:
             without: translates a segment without its items, and puts them back by the alignment.
+            renamed: translates a segment with a common name for its first word, which is put back;
+                none where it is lost.
             apart: translates a segment clause by clause.
             again: translates by the other search.
         """
@@ -160,6 +165,7 @@ class Guard:
         holding = {i for i, each in enumerate(segments) if self.protection.spans(each.text)}
         suspects = [i for i, one in enumerate(first) if one.damage or i in holding]
         kept = self._improved(segments, first, suspects, without, preferred=holding)
+        self._name_first(segments, first, kept, renamed)
         suspects = [i for i, one in enumerate(kept) if "too short" in one.wrong]
         kept = self._improved(segments, kept, suspects, apart)
         suspects = [i for i, one in enumerate(kept) if one.wrong]
@@ -202,6 +208,21 @@ class Guard:
                 both = both[::-1] if i in preferred else both
                 kept[i] = min(both, key=lambda one: (len(one.damage), len(one.wrong)))
         return kept
+
+    def _name_first(
+        self, segments: Sequence[Segment], first: list[Try], kept: list[Try], renamed: Retry
+    ) -> None:
+        """Read a rare first word as a name, where the model is surer of the sentence then."""
+        suspects = {}
+        for i, (segment, one) in enumerate(zip(segments, kept, strict=True)):
+            for start, end in self.protection.first_name(segment.text):
+                if segment.text[start:end] not in one.n_best[0].text:
+                    suspects[i] = segment.text[start:end]
+        others = renamed([segments[i] for i in suspects]) if suspects else []
+        for (i, name), n_best in zip(suspects.items(), others, strict=True):
+            if n_best and _sure(n_best) > _sure(kept[i].n_best) + SURER:
+                first[i].wrong.append(f"lost {name}")
+                kept[i] = self._tried(segments[i], n_best)
 
     def _reported(self, segment: Segment, first: Try, kept: Try) -> list[Translation]:
         """Add what is still wrong with each, and what only was with the first of all."""
@@ -247,6 +268,10 @@ def second(again: SearchConfig, first: SearchConfig) -> SearchConfig:
     if isinstance(again, DiverseConfig):
         changes["beam_size"] = math.ceil(changes["beam_size"] / again.groups) * again.groups
     return again.model_copy(update=changes)
+
+
+def _sure(n_best: Sequence[Translation]) -> float:
+    return evidence(n_best[0].log_prob, len(n_best[0].tokens))
 
 
 def _unlearned(retry: Retry, segments: Sequence[Segment]) -> list[list[Translation]]:

@@ -78,6 +78,7 @@ REFERENCE = re.compile(
     r"&(?!(?:lt|gt|#60|#62);)(?:#\d{1,8}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]\w{1,31});"
 )
 AND = re.compile(r"&(?!(?:lt|gt|#60|#62);)")
+FIRST_WORD = re.compile(r"[^\w\s<&{]*([^\W\d_][\w'’-]*[^\W_])")
 SYMBOLS = {"So", "Sm"}  # but those of ASCII, which SIGNS_OR_WORD leaves out
 # a run of symbols, with what joins or colours emoji, or a word; never punctuation beside it
 SIGNS_OR_WORD = re.compile(
@@ -169,6 +170,13 @@ class Protection:
             joined = run.span()
         if joined is not None:
             yield joined
+
+    def first_name(self, text: str) -> list[tuple[int, int]]:
+        """Return where a rare word with a capital stands first, which may be a name."""
+        word = FIRST_WORD.match(text)
+        if self._rare is None or word is None or not word[1][0].isupper():
+            return []
+        return [word.span(1)] if self._rare(word[1]) else []
 
     def damage(self, source: str, translation: str, asked: str = "") -> list[str]:
         """List what is lost, added or out of order; what is `asked` for may be added.

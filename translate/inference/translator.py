@@ -251,10 +251,11 @@ class Translator:
             segments += self._segments(cut[-1], encoded, constraint.words if asked else "")
         n_best = search(segments)
         if self.guard is not None:
-            without = partial(self._without_items, self.guard.protection, search)
+            protection = self.guard.protection
             n_best = self.guard.watch(
                 segments, n_best,
-                without=without,
+                without=partial(self._without_items, protection, search),
+                renamed=partial(self._renamed, protection, search, protection.first_name),
                 apart=partial(self._apart, search),
                 again=partial(search, again=True),
             )  # fmt: skip
@@ -359,24 +360,33 @@ class Translator:
     ) -> list[list[Translation]]:
         """Return the n best of each, translated without its items, which are then put back.
 
-        Common names stand in for rare ones, where each then comes through once.
+        Common names stand in for rare ones, where each then comes through.
         """
-        texts = [
-            renamed(each.text, [] if each.fixed else protection.names(each.text), self.common_names)
-            for each in segments
-        ]
-        n_best = self._bare(
-            protection, search,
-            [each._replace(text=text.text) for each, text in zip(segments, texts, strict=True)],
-        )  # fmt: skip
-        n_best = [text.restored(each) for text, each in zip(texts, n_best, strict=True)]
+        n_best = self._renamed(protection, search, protection.names, segments)
         lost = [each for each, answers in zip(segments, n_best, strict=True) if not answers]
         taken_out = iter(self._bare(protection, search, lost))
         return [answers or next(taken_out) for answers in n_best]
 
+    def _renamed(
+        self,
+        protection: Protection,
+        search: Find,
+        names: Callable[[str], list[tuple[int, int]]],
+        segments: Sequence[Segment],
+    ) -> list[list[Translation]]:
+        """Return the n best of each with common names for these; none where one is lost."""
+        texts = [
+            renamed(each.text, [] if each.fixed else names(each.text), self.common_names)
+            for each in segments
+        ]
+        others = [each._replace(text=text.text) for each, text in zip(segments, texts, strict=True)]
+        n_best = self._bare(protection, search, others)
+        return [text.restored(each) for text, each in zip(texts, n_best, strict=True)]
+
     def _bare(
         self, protection: Protection, search: Find, segments: Sequence[Segment]
     ) -> list[list[Translation]]:
+        """Return the n best of each, translated without its items, which are put back."""
         bare = [
             take_out(each.text, [] if each.fixed else protection.spans(each.text, names=True))
             for each in segments
