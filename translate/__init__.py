@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from translate.data.corpus import Corpus
     from translate.evaluation.report import Report
+    from translate.inference.guard import Guard
     from translate.inference.translator import Translator
     from translate.search import Search
     from translate.training.settings import TrainingConfig as Config
@@ -32,21 +33,26 @@ def load(
     run: str | Path,
     *,
     device: str = "auto",
-    search: Search | Mapping[str, Any] | None = None,
+    search: Search | str | Mapping[str, Any] | None = None,
     split_sentences: bool = True,
+    guard: Guard | str | Mapping[str, Any] | None = "default",
+    confidence: bool = True,
     **options: Any,
 ) -> Translator:
-    """Return the translator of a finished run.
+    """Return the translator of a finished run, which translates as `translate text` does.
 
     Args:
         run: the folder of a run, or of a bundle.
         device: `auto` takes a GPU if there is one; else `cpu`, `cuda`, `cuda:1`, `mps`.
-        search: in place of the run's own; a mapping holds keys of conf/search, all of
-            them unless it is of the same kind.
-        split_sentences: translate each sentence of a line by itself, as `translate text` does.
-        options: further keywords of `translate.inference.translator.load`: ensemble, target, guard,
-            mbr, shortlist, unknown_words, confidence, engine, export, workers, precision,
-            tokens_per_batch, interactive.
+        search: in place of the run's own: the name of an option of conf/search (`greedy`), or keys
+            of it (`{"beam_size": 8}`), whose defaults are those of the run.
+        split_sentences: translate each sentence of a line by itself.
+        guard: looks for translations that cannot be right, and mends or flags them: the name of an
+            option of conf/guard, or keys of it, laid over `default`. None trusts the search.
+        confidence: read what `translate calibrate` has learned, if there is any.
+        options: further keywords of `translate.inference.translator.load`: ensemble, target,
+            mbr, shortlist, unknown_words, engine, export, workers, precision, tokens_per_batch,
+            interactive.
 
     The process keeps the memory it has from then on, for speed (glibc alone).
 
@@ -56,8 +62,9 @@ def load(
     from translate.inference import translator  # torch is imported when it is needed
 
     return translator.load(
-        run, device=device, search=search, split_sentences=split_sentences, **options
-    )
+        run, device=device, search=search, split_sentences=split_sentences, guard=guard,
+        confidence=confidence, **options,
+    )  # fmt: skip
 
 
 def train(config: Config, run: str | Path, *, init: str | Path | None = None) -> float:

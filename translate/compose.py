@@ -127,6 +127,32 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
     return node
 
 
+def filled(
+    group: str, chosen: str | Mapping[str, Any], stored: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a whole node of a group, of which a program has named the option, or some keys.
+
+    Args:
+        chosen: the name of an option (`greedy`), or keys with their values. They are laid over
+            `stored`; with another `kind` among them, over the option of that name.
+        stored: the node that stays where nothing else is chosen.
+
+    Raises:
+        UserError: no such option, or no such key.
+    """
+    keys = {} if isinstance(chosen, str) else chosen
+    name = chosen if isinstance(chosen, str) else keys.get("kind", stored.get("kind"))
+    if name not in options(group):
+        raise UserError(f"{group} = {name!r}: no such option{nearest(str(name), options(group))}")
+    node = node_of(group, name)
+    if keys and name == stored.get("kind"):
+        node = merged(node, stored)
+    for key in keys:
+        if key not in node:
+            raise UserError(unknown_key(f"{group}.{key}", {group: node}))
+    return merged(node, keys)
+
+
 def leaves(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the full key and the value of everything in a tree of values that is no node."""
     if isinstance(node, Mapping) and node:

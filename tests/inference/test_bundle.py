@@ -190,10 +190,10 @@ def test_keys_of_a_search_are_laid_over_the_run_s_own(saved) -> None:
     other = translate.load(saved, search=longer).search.config
     assert other.max_length_offset == own.max_length_offset + 1
     assert other.max_length_ratio == own.max_length_ratio
-    with pytest.raises(UserError, match=r"search\.beam_size is missing"):
-        translate.load(saved, search={"kind": "beam"})
-    with pytest.raises(UserError, match="search = 'beam': give a search, or keys of conf/search"):
-        translate.load(saved, search="beam")
+    assert translate.load(saved, search={"kind": "beam"}).search.config.beam_size == 5
+    assert translate.load(saved, search="beam").search.config.max_length_offset == 20
+    with pytest.raises(UserError, match=r"beam_size .* but one of search=beam or diverse"):
+        translate.load(saved, search={"beam_size": 3})
     with pytest.raises(UserError, match=r"search\.rules"):
         translate.load(saved, search={"rules": None})
     with pytest.raises(
@@ -216,7 +216,7 @@ def test_keys_of_a_search_are_laid_over_the_run_s_own(saved) -> None:
         ({"workers": 0}, "workers=0: must be a whole number of at least 1"),
         ({"tokens_per_batch": "8"}, "tokens_per_batch='8': must be a whole number"),
         ({"split_sentences": "no"}, "split_sentences='no': must be True or False"),
-        ({"search": {1: 2}}, r"search = \{1: 2\}: give a search, or keys of conf/search"),
+        ({"search": {1: 2}}, r"search = \{1: 2\}: give a search, the name of an option"),
     ],
 )
 def test_an_argument_of_the_wrong_type_is_told(saved, arguments, line) -> None:

@@ -143,8 +143,7 @@ def run(options: TextOptions) -> None:
         **options.loading(),
         split_sentences=options.split == "sentences",
         guard=options.guard or None,
-        # of a prefix or constraints nothing was learned
-        confidence=not {*verbatim} & {"prefix", *streams.FOR_EACH},
+        confidence=True,
         interactive=interactive,
     )
     if isinstance(constraints, list):

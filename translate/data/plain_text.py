@@ -47,7 +47,8 @@ OTHER_FORMAT = re.compile(rb"\xff\xfe|\xfe\xff|PK\x03\x04")  # how UTF-16 and zi
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 FEW = 5  # lines that are not UTF-8: slips in any file
 # whatever any reader takes for a line's end
-LINE_BREAKS = re.compile("[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]+")
+LINE_BREAK = "\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]"
+LINE_BREAKS = re.compile(f"(?:{LINE_BREAK})+")
 # Scripts that put no spaces between words, and their punctuation: Thai, Lao, Tibetan, Burmese;
 # Khmer; Chinese, Japanese, Yi. Full-width Latin letters are words between other signs.
 UNSPACED = (

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from pydantic import Field
 
-from translate.config import Node
+from translate.compose import filled, merged, node_of, refer, references_in
+from translate.config import Node, read
 from translate.data.plain_text import has_text, one_line, unspaced, without_surrogates
 from translate.inference.batches import Segment
 from translate.inference.confidence import evidence
@@ -257,6 +258,33 @@ class Guard:
         return copied >= max(
             self.config.copy_share * sum(map(len, words)), self.config.copy_letters
         )
+
+
+def configured(chosen: str | Mapping[str, Any], first: SearchConfig) -> GuardConfig | None:
+    """Return the node of a guard, of which a program has named the option, or some keys.
+
+    Args:
+        chosen: `default`, `none`, or keys of conf/guard; of its search `again`, the name of an
+            option of conf/search, or keys of it.
+        first: the search whose limits it refers to.
+
+    Raises:
+        UserError: no such option or key, or a value out of range.
+    """
+    if isinstance(chosen, str):
+        node = filled("guard", chosen, {})
+    else:
+        again = chosen.get("again", {})
+        name = again.get("kind") if isinstance(again, Mapping) else again
+        if name is not None:
+            filled("search", str(name), {})  # refuses one that there is not
+        node = node_of("guard", "default", {} if name is None else {"again": name})
+        node = merged(node, {**chosen, "again": again if isinstance(again, Mapping) else {}})
+    if not node:
+        return None
+    values = {"guard": node, "search": first.model_dump(mode="json")}
+    refer(values, references_in(values))
+    return read(GuardConfig, values["guard"], "guard")
 
 
 def second(again: SearchConfig, first: SearchConfig) -> SearchConfig:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from html import unescape
 from itertools import accumulate, chain, pairwise
-from typing import Literal
+from typing import Any, Literal
 
 from sentencex import segment
 
@@ -121,6 +121,11 @@ class Protection:
         self._numbers = "number" in kinds
         self._lacks = lru_cache(maxsize=1 << 16)(lacks) if "sign" in kinds else None
         self._rare = lru_cache(maxsize=1 << 16)(rare) if "name" in kinds else None
+        self._arguments = kinds, lacks, rare
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Made anew in another process: what was looked up stays here."""
+        return Protection, self._arguments
 
     def items(self, text: str) -> list[str]:
         """List what must stay verbatim, in order."""

@@ -21,6 +21,7 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial
@@ -32,7 +33,8 @@ import torch
 from translate import machine
 from translate import search as searches
 from translate.attention.dot_product import leave_out_cudnn
-from translate.config import read
+from translate.compose import filled
+from translate.data.plain_text import LINE_BREAK
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 from translate.inference import Engine, Precision, bundle
@@ -52,7 +54,7 @@ from translate.inference.batches import (
 from translate.inference.bundle import Bundle
 from translate.inference.confidence import Confidence, evidence
 from translate.inference.forcing import TeacherForcing, as_numpy, encoded_pairs
-from translate.inference.guard import Guard, GuardConfig
+from translate.inference.guard import Guard, configured
 from translate.inference.inline import Placement, renamed, take_out
 from translate.inference.lines import CutLine, Cutter, Protection
 from translate.inference.minimum_bayes_risk import Utility, ranked
@@ -194,9 +196,18 @@ class Translator:
     def _maps(self) -> Any:
         return on_demand(ATTENTION_MAPS)(self.tokenizers, self.forcing, self._translation_of)
 
-    def translate(self, sentences: Iterable[str]) -> list[str]:
-        """Return the best translation of each sentence."""
-        return [best.text for best, *_ in self.stream(sentences)]
+    def translate(self, texts: Iterable[str]) -> list[str]:
+        """Return the best translation of each text.
+
+        Each line of a text is translated by itself, and its line breaks stay; only a single line,
+        as a file has it, loses the one at its end. Warnings count the lines of all texts.
+        """
+        parts = [re.split(f"({LINE_BREAK})", text) for text in each(texts)]  # line, break, line …
+        parts = [part[:1] if part[2:] == [""] else part for part in parts]
+        best = (best.text for best, *_ in self.stream(itertools.chain(*(p[::2] for p in parts))))
+        for part in parts:
+            part[::2] = itertools.islice(best, len(part[::2]))
+        return list(map("".join, parts))
 
     def check(self, constraints: Iterable[TextConstraint]) -> None:
         """Refuse, line by line, a constraint that no translation can meet.
@@ -341,7 +352,7 @@ class Translator:
         if self.search.rules.banned:
             banned = self._constraint_encoder.banned_in(text, segment.constraint.prefix)
         confidence = None
-        if self.confidence is not None:
+        if self.confidence is not None and not segment.fixed:  # of demands nothing was learned
             confidence = self.confidence(evidence(hypothesis.log_prob, len(tokens)))
         return Translation(
             text=text,
@@ -462,9 +473,9 @@ def load(
     *,
     ensemble: Sequence[str | Path] = (),
     target: str | None = None,
-    search: Search | SearchConfig | Mapping[str, Any] | None = None,
+    search: Search | SearchConfig | str | Mapping[str, Any] | None = None,
     split_sentences: bool = False,
-    guard: Guard | GuardConfig | Mapping[str, Any] | None = None,
+    guard: Guard | str | Mapping[str, Any] | None = None,
     mbr: Utility | None = None,
     shortlist: str | Path | None = None,
     unknown_words: UnknownWords | None = None,
@@ -482,10 +493,10 @@ def load(
     Args:
         ensemble: further runs, whose probabilities are averaged with its own.
         target: the tag of the language to translate into, of a multilingual run.
-        search: in place of its own. A mapping of the same kind, or without a kind, changes only
-            the keys that it has.
-        guard: looks for translations that cannot be right and searches again; its options are
-            those of conf/guard. None trusts the search.
+        search: in place of its own: the name of an option of conf/search, or keys of it. Keys
+            change its own search, or with another `kind` that option.
+        guard: what looks for translations that cannot be right: the name of an option of
+            conf/guard, or keys of it, laid over `default`. None trusts the search.
         shortlist: a file of `translate shortlist`.
         confidence: how sure a translation is; True reads what `translate calibrate` has learned.
         engine: `ctranslate2` translates with what `translate export` has written, in the folder
@@ -521,13 +532,13 @@ def load(
             others = [(str(other), bundle.of_run(other)) for other in ensemble]
             loaded = on_demand(ENSEMBLE)([(str(run), loaded), *others])
     loaded = loaded.into(target)
-    chosen = _search({} if search is None else search, loaded.config.search)
+    chosen = _search(search, loaded.config.search)
     options: Any = getattr(chosen, "config", None)  # a search of one's own may have none
     limiting: Callable[[Search], Search] | None = None
     if shortlist is not None:
         limiting = on_demand(READ_SHORTLIST)(Path(shortlist), loaded.tokenizers).limiting
-    if guard is not None and not isinstance(guard, Guard):
-        node = guard if isinstance(guard, GuardConfig) else read(GuardConfig, guard, "guard")
+    node = configured(guard, options) if isinstance(guard, str | Mapping) else None
+    if node is not None:
         source_language, target_language = loaded.config.languages
         foreign = source_language != target_language
         tokenizer = loaded.tokenizers.source
@@ -569,7 +580,7 @@ def load(
         unknown_words=unknown_words,
         workers=workers if engine == "native" and workers else 1,
         mbr=mbr,
-        guard=guard,
+        guard=guard if isinstance(guard, Guard) else None,
         confidence=learned,
         taught=loaded.config.taught,
     )
@@ -599,21 +610,18 @@ def _survive_forks() -> None:
 
 
 def _search(chosen: object, stored: Mapping[str, Any]) -> Search:
-    """Return the search that was chosen: a search, or keys to change in the run's own."""
+    """Return the search that was chosen: a search, or what to change in the run's own."""
     if isinstance(chosen, Search):
         return chosen
-    if isinstance(chosen, SearchConfig):
-        return searches.build(chosen)
-    if not isinstance(chosen, Mapping) or not all(isinstance(key, str) for key in chosen):
-        raise UserError(
-            f"search = {chosen!r}: give a search, or keys of conf/search such as {{'beam_size': 8}}"
-        )
-    options = dict(chosen)
-    if options.get("kind", stored["kind"]) == stored["kind"]:
-        options = {**stored, **options}
-        if isinstance(options.get("rules"), Mapping):
-            options["rules"] = {**stored.get("rules", {}), **options["rules"]}
-    return searches.build(options)
+    if isinstance(chosen, SearchConfig) or chosen is None:
+        return searches.build(stored if chosen is None else chosen)
+    named = isinstance(chosen, Mapping) and all(isinstance(key, str) for key in chosen)
+    if isinstance(chosen, str) or (isinstance(chosen, Mapping) and named):
+        return searches.build(filled("search", chosen, stored))
+    raise UserError(
+        f"search = {chosen!r}: give a search, the name of an option of conf/search such as "
+        "'greedy', or keys of it such as {'beam_size': 8}"
+    )
 
 
 def choose_device(device: str | torch.device) -> torch.device:
