@@ -5,6 +5,7 @@ Whatever interrupts a write, a reader meets the whole old file or folder, or the
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -12,8 +13,10 @@ import logging
 import os
 import shutil
 import socket
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import chain, starmap
 from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryFile, mkdtemp
@@ -180,6 +183,55 @@ def check_file(path: Path) -> None:
         raise UserError(f"cannot write {path}: it is a folder")
     if not _in_place(path):
         check_folder(_behind(path).parent)
+
+
+def open_plain(path: Path, *, follow: bool = True) -> BinaryIO:
+    """Open a file to read that may come from a stranger; `follow` says whether it may be a link.
+
+    Raises:
+        OSError: it is no plain file: from a pipe or a device it could be read for ever.
+    """
+    links = 0 if follow else os.O_NOFOLLOW
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | links), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return file
+
+
+def read_plain(path: Path, *, largest: int, follow: bool = True) -> bytes:
+    """Return the bytes of a file that may come from a stranger.
+
+    Raises:
+        OSError: it is no plain file, or has more than `largest` bytes.
+    """
+    with open_plain(path, follow=follow) as file:
+        if (size := os.fstat(file.fileno()).st_size) > largest:
+            what = f"it has {size:,} bytes, but may have at most {largest:,}"
+            raise OSError(errno.EFBIG, what, str(path))
+        return file.read()
+
+
+def refuse_links(folder: Path, *parts: str) -> None:
+    """Refuse to write where a link leads out of a folder, which may come from a stranger.
+
+    Args:
+        parts: the files and folders in it that are to be written; none: the whole folder.
+
+    Raises:
+        UserError: a link in them leads out of the folder, or something is no file and no folder.
+    """
+    inside = Path(os.path.realpath(folder))
+    for top in map(folder.joinpath, parts or [""]):
+        inner = ((root, name) for root, *names in os.walk(top) for name in chain(*names))
+        for path in chain([top], starmap(Path, inner)):
+            if not Path(os.path.realpath(path)).is_relative_to(inside):
+                raise UserError(
+                    f"{path} is a link that leads out of {folder}, and nothing is written through "
+                    f"it: remove it, and link {folder} itself to where there is room"
+                )
+            if _in_place(path) and not path.is_dir():
+                raise UserError(f"{path} is neither a file nor a folder: remove it")
 
 
 def file_hash(path: Path) -> str:
@@ -389,7 +441,7 @@ def _take_over(path: Path) -> None:
 
 def _content(path: Path) -> dict[str, object]:
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(read_plain(path, largest=1 << 12))
     except ValueError:  # empty, or its writer died at it
         return {}
     return content if isinstance(content, dict) else {}

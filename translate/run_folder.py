@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 import os
@@ -15,12 +16,14 @@ from typing import Any, Literal
 import yaml
 
 from translate.errors import UserError, first_line
+from translate.files import read_plain
 
 Curve = list[tuple[int, float]]  # (step, value), steps rising
 Status = Literal["new", "unfinished", "finished"]
 RECORD = "provenance.json"
 KEYS = ("data", "tokenizer", "model", "optimizer", "schedule", "trainer", "search", "seed", "cache")
 LARGEST, DEEPEST = 1 << 18, 16  # bytes and levels of a config.yaml
+LARGEST_RECORD, LARGEST_METRICS = 1 << 24, 1 << 28  # bytes: ten thousand calls, a million rows
 PLAIN = (str, int, float, bool, type(None))
 
 
@@ -42,7 +45,7 @@ def read_record(run: Path) -> dict[str, Any]:
     if (run / "config.yaml").exists():
         remedy = "it records the state of the run; restore it, or start a new run folder"
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(read_plain(path, largest=LARGEST_RECORD))
     except (OSError, ValueError) as error:
         raise UserError(f"cannot read {path} ({error}): {remedy}") from error
     if not isinstance(record, dict) or "status" not in record:
@@ -68,19 +71,14 @@ def configuration(run: str | Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        with file.open("rb") as stream:
-            content = stream.read(LARGEST + 1)
+        content = read_plain(file, largest=LARGEST)
     except OSError as error:
-        raise UserError(f"{file} cannot be read: {first_line(error)}") from error
+        raise UserError(f"{file} cannot be read: {error.strerror}") from error
     return deepcopy(_parse(content, file))
 
 
 @lru_cache(maxsize=32)  # a comparison asks for those of its runs a dozen times
 def _parse(content: bytes, file: Path) -> dict[str, Any]:
-    if len(content) > LARGEST:
-        raise UserError(
-            f"{file} is larger than {LARGEST:,} bytes: translate train never writes one that large"
-        )
     try:
         text = content.decode()
         _check_shape(text, file)
@@ -148,12 +146,12 @@ def read_curves(metrics: Path) -> dict[str, Curve]:
     """
     values: dict[str, dict[int, float]] = {}
     try:
-        with metrics.open(encoding="utf-8", newline="") as file:
-            rows = csv.DictReader(line for line in file if line.endswith("\n"))  # no cut last row
-            if "step" not in (rows.fieldnames or []):
-                raise UserError(f"{metrics} has no `step` column: give the metrics.csv of a run")
-            for row in rows:
-                _collect(row, values)
+        text = io.StringIO(read_plain(metrics, largest=LARGEST_METRICS).decode(), newline="")
+        rows = csv.DictReader(line for line in text if line.endswith("\n"))  # no cut last row
+        if "step" not in (rows.fieldnames or []):
+            raise UserError(f"{metrics} has no `step` column: give the metrics.csv of a run")
+        for row in rows:
+            _collect(row, values)
     except OSError as error:
         raise UserError(
             f"cannot read {metrics}: {error.strerror or error}; give the metrics.csv of a run"

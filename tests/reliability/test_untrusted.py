@@ -19,12 +19,15 @@ import torch
 import yaml
 
 import translate
+from translate import search as searches
 from translate.cli.main import COMMANDS, main
 from translate.data.corpus import check_data
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
+from translate.evaluation import report
+from translate.files import refuse_links
 from translate.inference import bundle
-from translate.run_folder import configuration
+from translate.run_folder import configuration, read_curves, read_record
 from translate.search.constraints import NO_RULES
 from translate.training.checkpoints import AtomicCheckpointIO, _seal
 
@@ -198,7 +201,7 @@ def test_weights_larger_than_their_model_are_not_read(saved: Path) -> None:
     os.truncate(
         saved / "bundle" / "model.safetensors", 1 << 28
     )  # sparse: a few bytes in an archive
-    told = r"has 268,435,456 bytes, but in a bundle it may have at most"
+    told = r"it has 268,435,456 bytes, but may have at most"
     with pytest.raises(UserError, match=told):
         translate.load(saved, device="cpu")
 
@@ -286,7 +289,7 @@ def test_a_configuration_that_gives_orders_is_refused(
     [
         ("data: !!python/object/apply:os.system [touch executed]", "cannot be read"),
         ("a: &a [x]\n" + "\n".join(f"b{n}: [*a, *a]" for n in range(9)), "refers to itself"),
-        ("data: {x: '" + "ж" * (3 << 16) + "'}", "is larger than"),
+        ("data: {x: '" + "ж" * (3 << 16) + "'}", "may have at most 262,144"),
         ("data: " + "[" * 5_000, "levels deep"),
         ("data: \x00", "cannot be read"),
     ],
@@ -353,3 +356,121 @@ def test_an_honest_bundle_is_loaded(saved: Path, tokenizers: Tokenizers) -> None
     search(saved / "bundle")
     weights(saved / "bundle", lambda t: t["output.bias"].fill_(1.0))
     assert bundle.load(saved / "bundle").model.output.bias.tolist()[0] == 1.0
+
+
+@pytest.mark.parametrize("key", searches.STORED)
+def test_a_stored_search_takes_no_more_than_a_bundle_may_ask_for(
+    saved: Path, caplog: pytest.LogCaptureFixture, key: str
+) -> None:
+    kind = {"kind": "diverse", "groups": 1, "diversity_strength": 0.0} if key == "groups" else {}
+    beams = {"beam_size": 4096} if key in ("n_best", "groups") else {}
+    search(saved / "bundle", **kind, **beams, **{key: 4096})
+    loaded = bundle.load(saved / "bundle")
+    assert loaded.config.search[key] == searches.STORED[key]
+    assert f"search.{key} = 4096 is lowered to {searches.STORED[key]}" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "banned", [["x"] * 1001, ["x" * 201]], ids=["too many phrases", "too long a phrase"]
+)
+def test_a_stored_search_bans_a_bounded_number_of_phrases(saved: Path, banned: list[str]) -> None:
+    rules = NO_RULES.model_dump(mode="json")
+    search(saved / "bundle", rules=rules | {"banned": ["x" * 200] * 1000})
+    bundle.load(saved / "bundle")
+    search(saved / "bundle", rules=rules | {"banned": banned})
+    with pytest.raises(UserError, match=r"search\.rules\.banned"):
+        bundle.load(saved / "bundle")
+
+
+def outside_of(run: Path) -> Path:
+    """A file of somebody else's."""
+    outside = run.parent / "outside"
+    outside.write_text("mine")
+    return outside
+
+
+WRITERS: dict[str, tuple[str, list[str]]] = {
+    "evaluate": (
+        "evaluation/{name}.html",
+        ["evaluate", "run={run}", "input={text}", "reference={text}", "resamples=100"],
+    ),
+    "attend": ("plots", ["attend", "run={run}", "der Hund"]),
+    "compare": (
+        "evaluation",
+        ["compare", "{run}/bundle", "{run}", "input={text}", "reference={text}"],
+    ),
+    "align": ("evaluation", ["align", "run={run}", "input={text}", "reference={text}"]),
+    "export": ("onnx", ["export", "run={run}", "to=onnx"]),
+    "shortlist": ("shortlist.safetensors", ["shortlist", "run={run}"]),
+    "train": ("checkpoints", ["train", "data=toy", "run={run}"]),
+    "a lock": (".lock", ["train", "data=toy", "run={run}"]),
+    "a log": ("train.log", ["train", "data=toy", "run={run}"]),
+}
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "pipe"])
+@pytest.mark.parametrize(("place", "command"), WRITERS.values(), ids=WRITERS)
+def test_nothing_is_written_through_what_lies_in_a_run(
+    saved: Path, capsys: pytest.CaptureFixture[str], place: str, command: list[str], kind: str
+) -> None:
+    outside, text = outside_of(saved), saved.parent / "text"
+    text.write_text("der Hund\n" * 3)
+    path = saved / place.format(name=text.name)
+    path.parent.mkdir(exist_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        (saved.parent / "elsewhere").mkdir()
+        path.symlink_to("../elsewhere" if path.parent == saved else "../../elsewhere")
+    else:
+        path.symlink_to(outside)
+    before = everything(saved.parent)
+    assert main([each.format(run=saved, text=text) for each in command]) == 1
+    told = capsys.readouterr().err
+    assert str(path) in told
+    assert "a link that leads out of" in told or "neither a file nor a folder" in told
+    assert outside.read_text() == "mine"
+    assert everything(saved.parent) == before
+
+
+def test_a_run_that_is_a_link_and_links_within_it_are_written_to(tmp_path: Path) -> None:
+    (tmp_path / "run" / "disk").mkdir(parents=True)
+    (tmp_path / "run" / "checkpoints").symlink_to("disk")
+    (tmp_path / "link").symlink_to("run")
+    refuse_links(tmp_path / "link")
+    refuse_links(tmp_path / "new")
+
+
+ENDLESS = {
+    "shortlist": ["text", "run={run}", "shortlist={file}", "der"],
+    "a file of sentences": ["text", "run={run}", "input={file}"],
+    "a tokenizer": ["train", "data=toy", "run={run}/new", "tokenizer.pretrained={file}"],
+}
+
+
+@pytest.mark.parametrize("command", ENDLESS.values(), ids=ENDLESS)
+def test_what_never_ends_is_not_read(
+    saved: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    assert main([each.format(run=saved, file="/dev/zero") for each in command]) == 1
+    assert "/dev/zero" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["provenance.json", "metrics.csv", "evaluation/test.json"])
+def test_an_endless_file_in_a_run_is_not_read(saved: Path, name: str) -> None:
+    path = saved / name
+    path.parent.mkdir(exist_ok=True)
+    path.symlink_to("/dev/zero")
+    readers: list[Callable[[], object]] = [
+        lambda: read_record(saved),
+        lambda: read_curves(saved / "metrics.csv"),
+        lambda: report.read(saved / "evaluation", "test"),
+    ]
+    for read in readers:
+        try:
+            read()
+        except UserError as error:
+            if str(path) in str(error):
+                break
+    else:
+        pytest.fail("nobody has refused it")

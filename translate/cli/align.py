@@ -27,7 +27,7 @@ from translate.evaluation.test_sets import (
     name_of,
     parallel_lines,
 )
-from translate.files import write
+from translate.files import refuse_links, write
 from translate.inference.bundle import of_run
 from translate.names import on_demand
 from translate.wording import counted
@@ -161,6 +161,7 @@ def run(options: AlignOptions) -> None:
     runs = {"model": options.run, "reverse": options.reverse}
     sha256 = {key: of_run(run).weights_sha256 for key, run in runs.items() if run is not None}
     sha256 |= {"sources": fingerprint(task.sources), "references": fingerprint(task.targets)}
+    refuse_links(Path(options.run), "evaluation")
     folder = Path(options.run) / "evaluation"
     figures = name_in(
         folder, f"{name}.alignment", holds_name=task.holds_name,

@@ -12,8 +12,9 @@ from pydantic import AfterValidator, Field
 
 from translate.cli.options import Options, PathOption
 from translate.errors import UsageError
-from translate.files import write
+from translate.files import read_plain, write
 from translate.names import on_demand
+from translate.run_folder import LARGEST, configuration
 
 log = logging.getLogger(__name__)
 
@@ -69,8 +70,8 @@ def run(options: AverageOptions) -> None:
     steps = on_demand(CHOOSE)(folder, count=int(count), best=which == "best")
     config = folder / "config.yaml"
     try:
-        if config.is_file():  # first: a bundle alone does not tell evaluate which corpus
-            write(output / config.name, config.read_bytes())
+        if configuration(folder):  # first: a bundle alone does not tell evaluate which corpus
+            write(output / config.name, read_plain(config, largest=LARGEST))
         on_demand(AVERAGE)(folder, steps, output)
     except BaseException:
         shutil.rmtree(output, ignore_errors=True)  # or it would be in the way of a second attempt

@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, PositiveInt
 
 from translate.cli.options import Options, PathOption
+from translate.files import refuse_links
 from translate.inference import Quantization
 from translate.names import on_demand
 
@@ -75,6 +76,8 @@ def run(options: ExportOptions) -> None:
     from translate.cli import streams
     from translate.inference.bundle import of_run
 
+    if options.output is None:
+        refuse_links(Path(options.run), options.to)
     folder = Path(options.output or Path(options.run, options.to)).absolute()
     on_demand(CHECK)(folder)
     to, quantization = options.to, options.quantization

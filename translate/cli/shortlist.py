@@ -10,9 +10,11 @@ from typing import ClassVar
 from pydantic import Field, PositiveInt
 
 from translate.cli.options import CorpusOptions, PathOption
+from translate.files import refuse_links
 from translate.names import on_demand
 
 LEARN = "translate.extras.lexical_shortlist:learn_from_corpus"
+FILE = "shortlist.safetensors"
 log = logging.getLogger(__name__)
 
 USAGE = """\
@@ -57,10 +59,12 @@ def run(options: ShortlistOptions) -> None:
     from translate.inference.bundle import of_run
 
     folder = Path(options.run)
+    if options.output is None:
+        refuse_links(folder, FILE)
     corpus, _ = corpus_of_run(
         folder, split="dev", data=options.data, tokenizer=options.tokenizer, cache=options.cache
     )
-    path = Path(options.output or folder / "shortlist.safetensors")
+    path = Path(options.output or folder / FILE)
     tokenizers = of_run(folder).tokenizers
     pairs = on_demand(LEARN)(
         corpus, tokenizers, path,

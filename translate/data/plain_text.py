@@ -16,7 +16,8 @@ import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -27,6 +28,7 @@ from translate.wording import counted
 
 log = logging.getLogger(__name__)
 
+LONGEST = 1 << 26  # bytes of a line: what never ends is no text
 # the first bytes of packed text, and what unpacks a stream of it
 UNPACKERS = {
     "gzip": (re.compile(rb"\x1f\x8b"), "translate.data.plain_text:_ungzipped"),
@@ -230,7 +232,7 @@ def _open(path: Path) -> BinaryIO:
 
 
 def _raw_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    head = stream.readline()
+    head = stream.readline(LONGEST)
     if OTHER_FORMAT.match(head):
         raise UserError(
             f"{name} is no plain text, judging by its first bytes: unpack it (only gzip, xz, bzip2 "
@@ -238,19 +240,28 @@ def _raw_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
         )
     kind = next((kind for kind, (magic, _) in UNPACKERS.items() if magic.match(head)), None)
     if kind is None:
-        if head:
-            yield head
-        yield from stream
+        yield from _bounded(stream, name, head)
         return
     try:
         with on_demand(UNPACKERS[kind][1])(_WoundBack(head, stream)) as plain:
-            yield from plain
+            yield from _bounded(plain, name)
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise UserError(f"{name} is a damaged {kind} file ({error}); fetch it again") from None
 
 
 def _ungzipped(stream: BinaryIO) -> gzip.GzipFile:
     return gzip.GzipFile(fileobj=stream)
+
+
+def _bounded(stream: BinaryIO, name: str, head: bytes = b"") -> Iterator[bytes]:
+    """Yield the lines of a stream after what was read of it before."""
+    rest = iter(partial(stream.readline, LONGEST), b"")
+    for number, line in enumerate(chain([head] if head else [], rest), start=1):
+        if len(line) == LONGEST:
+            raise UserError(
+                f"{name}, line {number} has {LONGEST:,} bytes or more: is this a file of text?"
+            )
+        yield line
 
 
 class _WoundBack:

@@ -20,6 +20,7 @@ from translate import config as schema
 from translate.config import Node
 from translate.data.plain_text import one_line, without_surrogates
 from translate.errors import UserError
+from translate.files import read_plain
 from translate.names import on_demand
 from translate.vocabulary import BOS, EOS, PAD, UNK
 
@@ -41,6 +42,7 @@ THREADS = 2  # fixed: sums over another number of threads round otherwise, into 
 # bytes; SentencePiece skips longer ones silently, cleaning has decided before
 LONGEST_LINE = 1 << 20
 RARE = 3  # pieces of a rare word, at least, and letters of each, at most
+LARGEST_MODEL = 1 << 27  # bytes
 
 
 class Sampling(Node):
@@ -196,7 +198,7 @@ class Tokenizer:
     def load(cls, path: Path, *, sampling: Sampling = OFF) -> Tokenizer:
         """Read a model file; UserError if it is missing or no SentencePiece model."""
         try:
-            return cls(path.read_bytes(), sampling=sampling)
+            return cls(read_plain(path, largest=LARGEST_MODEL), sampling=sampling)
         except OSError as error:
             raise UserError(f"tokenizer {path} cannot be read ({error.strerror})") from None
         except UserError as error:

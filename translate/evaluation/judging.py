@@ -31,7 +31,7 @@ from translate.evaluation.metrics import (
 )
 from translate.evaluation.report import Comet, Likelihood, PeakMemory, Report
 from translate.evaluation.test_sets import TestSet, read_test_set, seen_in_training
-from translate.files import check_folder, file_hash
+from translate.files import check_folder, file_hash, refuse_links
 from translate.inference import bundle
 from translate.inference.forcing import TooLongError
 from translate.inference.translator import choose_device
@@ -128,6 +128,8 @@ def evaluate(
         UserError: no such run, test set or folder, all noticed before anything is translated.
     """
     folder = Path(run)
+    if output is None:
+        refuse_links(folder, "evaluation")
     if resamples < ENOUGH:
         _tell_too_few("resamples", resamples)
     judge = (

@@ -21,7 +21,9 @@ from typing import Any
 from translate.errors import UserError
 from translate.evaluation.breakdown import Bucket, Slice
 from translate.evaluation.metrics import Interval, Scores, SentenceScores
-from translate.files import write
+from translate.files import read_plain, write
+
+LARGEST = 1 << 30  # bytes of a file of an evaluation
 
 
 @dataclass(frozen=True)
@@ -232,7 +234,7 @@ def name_in(
     """
     ours = [sources_sha256, references_sha256]
     try:
-        hashes = json.loads((folder / f"{name}.json").read_bytes())["sha256"]
+        hashes = json.loads(_stored(folder / f"{name}.json"))["sha256"]
         theirs = [hashes["sources"], hashes["references"]]
     except (OSError, ValueError, KeyError, TypeError):  # not there, or damaged: nothing to keep
         theirs = ours if holds_name else []
@@ -259,8 +261,8 @@ def read(folder: Path, split: str) -> Stored | None:
     described, translated = folder / f"{split}.json", folder / f"{split}.hyp"
     again = f"evaluate it again (or remove {described})"
     try:
-        figures = json.loads(described.read_bytes())
-        lines = translated.read_bytes()
+        figures = json.loads(_stored(described))
+        lines = _stored(translated)
         vouched = figures["sha256"]["hypotheses"]
         known = figures["likelihood"]
         stored = Stored(
@@ -277,6 +279,10 @@ def read(folder: Path, split: str) -> Stored | None:
     if digest(lines) != vouched:
         raise UserError(f"{translated} does not match the SHA-256 in {described.name}: {again}")
     return stored
+
+
+def _stored(path: Path) -> bytes:
+    return read_plain(path, largest=LARGEST)
 
 
 def as_lines(sentences: Sequence[str]) -> bytes:

@@ -38,7 +38,7 @@ from translate.extras.attention_pictures import grid as draw_grid
 from translate.extras.attention_pictures import heatmap
 from translate.extras.page_templates import templates
 from translate.extras.word_attention import word_attention
-from translate.files import write
+from translate.files import refuse_links, write
 from translate.inference.bundle import Bundle
 from translate.inference.translator import Translator
 
@@ -202,6 +202,7 @@ def view_files(
     """
     if output is not None:
         return [Path(output)]
+    refuse_links(Path(runs[0].run), "plots")
     sentence = runs[0].source
     plain = unicodedata.normalize("NFKD", sentence).encode("ascii", "ignore").decode().lower()
     words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:40].strip("-")

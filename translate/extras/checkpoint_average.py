@@ -16,7 +16,7 @@ from translate.errors import UserError
 from translate.inference import bundle
 from translate.run_folder import read_curves
 from translate.training.averaging import for_use
-from translate.training.checkpoints import AtomicCheckpointIO, kept
+from translate.training.checkpoints import AtomicCheckpointIO, foreign, kept
 from translate.wording import counted
 
 
@@ -96,9 +96,15 @@ def mean_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
 
 
 def _weights(path: Path) -> dict[str, Tensor]:
-    state, prefix = for_use(AtomicCheckpointIO().load_checkpoint(path)), "model."
-    return {
-        name.removeprefix(prefix): value.double()
-        for name, value in state.items()
-        if name.startswith(prefix)
-    }
+    checkpoint, prefix = AtomicCheckpointIO().load_checkpoint(path), "model."
+    try:
+        state = for_use(checkpoint)
+        if any(value.nbytes > value.untyped_storage().nbytes() for value in state.values()):
+            raise ValueError("a number stands for many")  # which would fill the memory
+        return {
+            name.removeprefix(prefix): value.double()
+            for name, value in state.items()
+            if name.startswith(prefix)
+        }
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise foreign(path, error) from error

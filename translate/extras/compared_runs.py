@@ -21,7 +21,7 @@ from translate.evaluation.test_sets import TestSet, is_own_corpus, read_test_set
 from translate.extras.comparison import Comparison, compare
 from translate.extras.pages import comparison_page
 from translate.extras.seeds import System
-from translate.files import check_folder, write
+from translate.files import check_folder, refuse_links, write
 from translate.inference import bundle
 from translate.inference.translator import load
 from translate.run_folder import RECORD, configuration, read_record, status
@@ -85,6 +85,7 @@ def compare_runs(
     """
     for name in runs:  # a missing run is an error before another is evaluated
         bundle.of_run(name)
+        refuse_links(Path(name), "evaluation")
     first = Path(runs[0])
     items = read_test_set(first, **test_set)
     folder = first / "evaluation" if output is None else Path(output)

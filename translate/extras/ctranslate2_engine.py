@@ -18,8 +18,8 @@ from torch import Tensor
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError, first_line
 from translate.extras.ctranslate2_export import POSITIONS, imported, vocabulary
-from translate.extras.parity import MANIFEST
-from translate.files import file_hash
+from translate.extras.parity import LARGEST_MANIFEST, MANIFEST
+from translate.files import file_hash, read_plain
 from translate.inference.batches import by_length
 from translate.inference.bundle import Bundle
 from translate.machine import threads_restored
@@ -306,7 +306,7 @@ def check_origin(folder: Path, weights_sha256: str, run: str) -> None:
     """
     remedy = exporting(folder, run)
     try:
-        origin = json.loads((folder / MANIFEST).read_bytes())
+        origin = json.loads(read_plain(folder / MANIFEST, largest=LARGEST_MANIFEST))
         made_of, sums = origin["weights_sha256"], dict(origin.get("sha256", {}))
         remedy = exporting(folder, run, origin.get("quantization"))
     except OSError as error:

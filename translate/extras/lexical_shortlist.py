@@ -17,10 +17,11 @@ from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 from translate.extras.lexicon import Ids, Lexicon
 from translate.extras.shortlist_search import Shortlist
-from translate.files import replacing
+from translate.files import read_plain, replacing
 from translate.vocabulary import PAD
 
 BLOCK = 3_000_000  # pieces times pieces that are aligned at a time: some hundred megabytes
+LARGEST = 1 << 30  # bytes: a vocabulary of a million pieces, with a hundred candidates each
 SPARE = 4  # times as many translations as wanted are remembered from block to block
 
 Counts = Float[np.ndarray, "_"]
@@ -132,7 +133,7 @@ def read(path: Path, tokenizers: Tokenizers) -> Shortlist:
         UserError: the file cannot be read, is none, or was learned for others.
     """
     try:
-        tensors = safetensors.torch.load(path.read_bytes())
+        tensors = safetensors.torch.load(read_plain(path, largest=LARGEST))
         frequent, likeliest, made_for = (
             tensors[name] for name in ("frequent", "likeliest", "tokenizers")
         )

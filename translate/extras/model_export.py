@@ -15,8 +15,16 @@ from translate.errors import UserError
 from translate.extras import ctranslate2_export
 from translate.extras.ctranslate2_engine import CTranslate2Search
 from translate.extras.graph_export import ONNX, TORCH, export_graphs
-from translate.extras.parity import GREEDY, MANIFEST, TOKENS_PER_BATCH, Parity, compare, write
-from translate.files import naming
+from translate.extras.parity import (
+    GREEDY,
+    LARGEST_MANIFEST,
+    MANIFEST,
+    TOKENS_PER_BATCH,
+    Parity,
+    compare,
+    write,
+)
+from translate.files import naming, read_plain
 from translate.inference import Quantization
 from translate.inference.batches import most_pieces
 from translate.inference.bundle import Bundle
@@ -111,7 +119,8 @@ def check_replaceable(folder: Path) -> None:
     if not folder.is_dir():
         raise UserError(f"output={folder} is not a folder: name a new one")
     try:
-        exported = {MANIFEST, *json.loads((folder / MANIFEST).read_bytes())["sha256"]}
+        origin = json.loads(read_plain(folder / MANIFEST, largest=LARGEST_MANIFEST))
+        exported = {MANIFEST, *origin["sha256"]}
     except (OSError, ValueError, TypeError, KeyError):
         exported = set()
     if others := {path.name for path in folder.iterdir()} - exported:

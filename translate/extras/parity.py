@@ -27,6 +27,7 @@ from translate.search.constraints import length_limits
 from translate.vocabulary import BOS, EOS, PAD
 from translate.wording import counted
 
+LARGEST_MANIFEST = 1 << 20  # bytes
 MANIFEST = "export.json"  # which weights an export was made of, and the SHA-256 of its files
 GREEDY: dict[str, Any] = {"kind": "greedy", "max_length_ratio": 1.0, "max_length_offset": 5}
 TOKENS_PER_BATCH = 2048

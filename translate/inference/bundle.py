@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shlex
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -33,9 +31,9 @@ from torch import Tensor
 
 from translate import search as searches
 from translate.config import check, misnamed, problems
-from translate.data.tokenizer import Tokenizer, Tokenizers
+from translate.data.tokenizer import LARGEST_MODEL, Tokenizer, Tokenizers
 from translate.errors import UsageError, UserError
-from translate.files import present, replace_folder, steadily
+from translate.files import present, read_plain, replace_folder, steadily
 from translate.machine import threads_restored
 from translate.models import registry
 from translate.models.head import AttentionHead
@@ -53,7 +51,8 @@ CHECKED = (CONFIG, WEIGHTS, SOURCE, TARGET)
 MODEL_CARD = "translate.extras.model_card:model_card"
 
 # the largest size of a file of a bundle, in bytes
-LARGEST = {CONFIG: 1 << 20, CHECKSUMS: 1 << 16, SOURCE: 1 << 27, TARGET: 1 << 27, WEIGHTS: 1 << 36}
+LARGEST = {CONFIG: 1 << 20, CHECKSUMS: 1 << 16, WEIGHTS: 1 << 36}
+LARGEST |= dict.fromkeys((SOURCE, TARGET), LARGEST_MODEL)
 FLOATS = {torch.float64, torch.float32, torch.bfloat16, torch.float16}
 LEAST_PRACTISED = 8  # pieces: a bundle that says fewer is not believed
 
@@ -353,7 +352,8 @@ def _config(content: bytes, path: Path) -> BundleConfig:
         )
     check(lines)
     check(searches.problems(config.search, f"{path}: search"))
-    return config
+    search = searches.within_reason(config.search, str(path))
+    return config.model_copy(update={"search": search})
 
 
 def _verified(
@@ -380,18 +380,7 @@ def read_bounded(path: Path, *, largest: int) -> bytes:
         UserError: it cannot be read, is a link or a device, or has more than `largest` bytes.
     """
     try:
-        # neither a link that leads elsewhere nor a pipe that never ends
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(handle, "rb") as file:
-            status = os.fstat(handle)
-            if not stat.S_ISREG(status.st_mode):
-                raise UserError(f"{path} is not a regular file: copy the whole bundle again")
-            if status.st_size > largest:
-                raise UserError(
-                    f"{path} has {status.st_size:,} bytes, but in a bundle it may have at most "
-                    f"{largest:,}: this is not a bundle of this program"
-                )
-            return file.read()
+        return read_plain(path, largest=largest, follow=False)
     except OSError as error:
         reason = "it is a symbolic link" if path.is_symlink() else error.strerror
         raise UserError(

@@ -81,6 +81,7 @@ def write(run: Path, confidence: Confidence) -> None:
     Raises:
         UserError: the folder cannot be written to.
     """
+    files.refuse_links(run, FILE)
     files.write(run / FILE, confidence.model_dump_json(indent=2).encode() + b"\n")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -13,6 +14,8 @@ from translate.search.constraints import Constraint, RulesConfig
 from translate.search.diverse import DiverseBeamSearch, DiverseConfig
 from translate.search.hypothesis import Hypothesis, Search, SearchConfig
 from translate.search.sampling import GreedyConfig, GreedySearch, SampleConfig, SampleSearch
+
+log = logging.getLogger(__name__)
 
 __all__ = [
     "KINDS",
@@ -33,6 +36,7 @@ __all__ = [
     "build",
     "problems",
     "read",
+    "within_reason",
 ]
 
 KINDS: Mapping[str, Any] = {
@@ -42,6 +46,11 @@ KINDS: Mapping[str, Any] = {
     "sample": SampleSearch,
 }
 """`kind` of a search → its class, which is built from a node of its `Config`."""
+
+STORED = {
+    "max_length_ratio": 16, "max_length_offset": 512, "beam_size": 64, "n_best": 64, "groups": 64,
+}  # fmt: skip
+"""The most of each key that a bundle may ask for; up to `hypothesis.MOST` can be typed."""
 
 AnySearchConfig = Annotated[
     GreedyConfig | BeamConfig | DiverseConfig | SampleConfig, Field(discriminator="kind")
@@ -57,6 +66,20 @@ def build(search: Mapping[str, Any] | SearchConfig) -> Search:
     node = search if isinstance(search, SearchConfig) else read(search)
     made: Search = KINDS[node.kind](node)
     return made
+
+
+def within_reason(search: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return a search that a bundle stores, which may be a stranger's, at no more than `STORED`.
+
+    A warning tells what was lowered; whoever types the same number gets it.
+    """
+    lowered = {key: most for key, most in STORED.items() if search.get(key, 0) > most}
+    for key, most in lowered.items():
+        log.warning(
+            "%s: search.%s = %s is lowered to %d, the most that a bundle may ask for: type "
+            "search.%s= for more", where, key, search[key], most, key,
+        )  # fmt: skip
+    return {**search, **lowered}
 
 
 def problems(search: Mapping[str, Any], where: str = "search") -> list[str]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Annotated, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ from translate.search.scoring import Candidates, only_end
 from translate.vocabulary import BOS, EOS, PAD
 
 Tokens = tuple[int, ...]
+MOST_BANNED, LONGEST_BANNED = 1000, 200  # phrases; characters of one
 FILL = -1  # in tensors of phrases of unlike length; no token
 
 
@@ -196,10 +197,11 @@ class RulesConfig(Node):
         "multiplied by this, for ranking; the probabilities reported stay the model's own",
     )
     # text, which the translator turns into each sentence's `Constraint`
-    banned: tuple[str, ...] = Field(
+    banned: tuple[Annotated[str, Field(max_length=LONGEST_BANNED)], ...] = Field(
+        max_length=MOST_BANNED,  # each takes time at each step
         description='whole words and phrases never to be written: [foo, "two words"]; in scripts '
         "without spaces, characters in a row (greedy, sample and beams of one: nor a longer word "
-        "that begins so)"
+        "that begins so)",
     )
 
     def stricter(self, other: RulesConfig) -> RulesConfig:

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO
+from zipfile import ZipFile
 
 import torch
 import torch.distributed as processes
@@ -30,7 +31,7 @@ from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.trainer.states import TrainerFn
 
 from translate.errors import UserError, first_line
-from translate.files import replacing
+from translate.files import open_plain, replacing
 from translate.training.step import ends_step, is_due
 
 log = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             UserError: the file cannot be read, is damaged, or holds more than tensors and numbers.
         """
         try:
-            with Path(path).open("rb") as file:
+            with open_plain(Path(path)) as file:
                 if not _sealed(file):
                     raise UserError(
                         f"{path} is damaged: it does not match the SHA-256 at its end; "
@@ -77,16 +78,32 @@ class AtomicCheckpointIO(TorchCheckpointIO):
                 file.seek(0)
                 if file.read(2) != ARCHIVE:  # PyTorch would try its older formats
                     raise ValueError("it is no zip archive")
+                _refuse_packed(file)
                 file.seek(0)
-                return torch.load(file, map_location="cpu", weights_only=True)
+                checkpoint = torch.load(file, map_location="cpu", weights_only=True)
+                if not isinstance(checkpoint, dict):
+                    raise TypeError("it holds no names")
+                return checkpoint
         except UserError:
             raise
         except OSError as error:
             raise UserError(f"{path} cannot be read: {error.strerror}") from error
         except Exception as error:  # an unpickler says anything of what is malformed
-            raise UserError(
-                f"{path} is not a checkpoint of this program ({first_line(error)}); {_remedy(path)}"
-            ) from error
+            raise foreign(path, error) from error
+
+
+def foreign(path: str | os.PathLike[str], error: Exception) -> UserError:
+    """Return what to say of a file, sealed as it may be, that no training has written."""
+    reason = f"{first_line(error)} is missing" if isinstance(error, KeyError) else first_line(error)
+    return UserError(f"{path} is not a checkpoint of this program ({reason}); {_remedy(path)}")
+
+
+def _refuse_packed(file: BinaryIO) -> None:
+    """Raise a ValueError where parts of an archive are larger than the file: they fill a memory."""
+    size = file.seek(0, os.SEEK_END)
+    with ZipFile(file) as archive:
+        if sum(part.file_size for part in archive.infolist()) > size:
+            raise ValueError("its parts are larger than the file")
 
 
 def _reason(raised: BaseException) -> str:
@@ -214,6 +231,7 @@ class LastCheckpoint(Checkpoint):
         max_minutes: of this call; a run that goes on gets as many again.
 
     Attributes:
+        begun: the checkpoint that there may be is restored, and steps are taken.
         out_of_time, interrupted: what ended this call before the run was at its end.
     """
 
@@ -233,6 +251,7 @@ class LastCheckpoint(Checkpoint):
         self.group: processes.ProcessGroup | None = None
         self.out_of_time = self.interrupted = False
         self.heard: int | None = None  # a signal, by this process
+        self.begun = False
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.world_size > 1:
@@ -248,7 +267,7 @@ class LastCheckpoint(Checkpoint):
 
         for each in before:
             signal.signal(each, note)
-        self.deadline = time.monotonic() + self.seconds
+        self.deadline, self.begun = time.monotonic() + self.seconds, True
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int

@@ -44,6 +44,12 @@ def on_gpu(accelerator: str) -> bool:
     return accelerator != "cpu" and torch.cuda.is_available()
 
 
+def out_of_memory(error: Exception) -> bool:
+    """Tell whether memory was too little: of a GPU, of Python or of PyTorch on a CPU."""
+    full = isinstance(error, torch.OutOfMemoryError | MemoryError)
+    return full or "can't allocate memory" in str(error)
+
+
 def devices(config: TrainerConfig) -> int:
     """Return how many processes train on each machine."""
     if config.devices == "auto":

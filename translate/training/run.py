@@ -20,7 +20,7 @@ from translate.data.corpus import Corpus, prepare
 from translate.data.module import TranslationData
 from translate.data.tokenizer import own_vocabulary
 from translate.errors import UserError
-from translate.files import locked, remove_half_written, remove_temporaries
+from translate.files import locked, refuse_links, remove_half_written, remove_temporaries
 from translate.machine import keep_memory, threads_restored
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
@@ -29,7 +29,7 @@ from translate.search import build as build_search
 from translate.training import preflight, records, resources
 from translate.training.averaging import AveragedWeights
 from translate.training.callbacks import NOT_FINITE, Budget, DevTranslations, StopWhenNotFinite
-from translate.training.checkpoints import AtomicCheckpointIO, LastCheckpoint
+from translate.training.checkpoints import AtomicCheckpointIO, LastCheckpoint, foreign
 from translate.training.launch import is_first_process, refuse_other_launch, started_by_the_first
 from translate.training.resources import on_gpu
 from translate.training.settings import Precision, TrainingConfig, flat, read_config
@@ -79,6 +79,7 @@ def train(config: TrainingConfig | Mapping[str, Any], run: Path, init: str | Non
     with threads_restored():  # another run of a sweep may ask for none of its own
         if not is_first_process():
             return TrainingRun(nodes, run).train(init)
+        refuse_links(run)
         with locked(run), records.logged_to(run / "train.log"):
             return TrainingRun(nodes, run).train(init)
 
@@ -255,14 +256,12 @@ class TrainingRun:
         try:
             checkpoint = self.last if self.resuming else None
             self.trainer.fit(self.task, self.data, ckpt_path=checkpoint)
-        except torch.OutOfMemoryError as error:
-            raise UserError(
-                f"the GPU ran out of memory at step {self.trainer.global_step + 1}, with "
-                f"data.tokens_per_batch = {self.data.tokens_per_batch}: start a new run with "
-                "fewer, and trainer.accumulate to keep as many per step, or set "
-                "trainer.activation_checkpointing=true unless the model is recurrent; resume "
-                "this run if another program had filled the memory"
-            ) from error
+        except UserError:
+            raise
+        except Exception as error:
+            if (explained := self._explained(error)) is None:
+                raise
+            raise explained from error
         if self.compiler is not None:
             log.info("%s", self.compiler.account())
         preflight.check_not_shorter(
@@ -270,6 +269,20 @@ class TrainingRun:
         )
         if self.resuming and self.main:  # Lightning starts nothing where no step is left
             self._record()
+
+    def _explained(self, error: Exception) -> UserError | None:
+        """Return what to do about an error of PyTorch or Lightning; None where it is ours."""
+        if resources.out_of_memory(error):
+            full = "the GPU" if isinstance(error, torch.OutOfMemoryError) else "this machine"
+            return UserError(
+                f"{full} ran out of memory at step {self.trainer.global_step + 1}, with "
+                f"data.tokens_per_batch = {self.data.tokens_per_batch}: start a new run with "
+                "fewer, and trainer.accumulate to keep as many per step, or set "
+                "trainer.activation_checkpointing=true unless the model is recurrent; resume "
+                "this run if another program had filled the memory"
+            )
+        # a stranger's file may say anything; what it says is restored before the first step
+        return foreign(self.last, error) if self.resuming and not self.stop.begun else None
 
     def finish(self) -> float:
         """Judge the last step, draw the curves, note how the run ended; return the best BLEU."""
@@ -355,8 +368,12 @@ def total_steps_of(config: TrainingConfig, data: TranslationData, last: Path) ->
     taken, done, begun = 0, 0, (0, 0)
     if last.exists():  # by perhaps another number of processes
         state = AtomicCheckpointIO().load_checkpoint(last)
-        taken, of_data = state["global_step"], state[type(data).__qualname__]
-        done, begun = of_data["batches_done"], of_data.get("epoch_begun", begun)
+        try:
+            taken, of_data = int(state["global_step"]), state[type(data).__qualname__]
+            done = int(of_data["batches_done"])
+            begun = (*map(int, of_data.get("epoch_begun", begun)),)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise foreign(last, error) from error
     epoch, count = begun if begun[0] < trainer.max_epochs else (0, 0)
     of_step = resources.processes(trainer) * trainer.accumulate
     enough = None

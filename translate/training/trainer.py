@@ -27,8 +27,9 @@ from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from lightning.pytorch.utilities import rank_zero_only
 
 from translate.errors import UserError
-from translate.files import naming, replacing
+from translate.files import naming, read_plain, replacing
 from translate.names import on_demand
+from translate.run_folder import LARGEST_METRICS
 from translate.training.callbacks import Patience, Reports, SpareMemory, StepsBar
 from translate.training.checkpoints import AtomicCheckpointIO, KeptCheckpoints, LastCheckpoint
 from translate.training.launch import started_by_slurm
@@ -152,7 +153,7 @@ class MetricsFile(Logger):
         self.columns = ["step"]
         self.rows: list[dict[str, str]] = []
         if path.exists():
-            text = path.read_bytes().decode("utf-8", "replace")
+            text = read_plain(path, largest=LARGEST_METRICS).decode("utf-8", "replace")
             whole, _, torn = text.rpartition("\n")  # a kill may leave a part of the last row
             reader = csv.DictReader(io.StringIO(whole, newline=""))
             for row in reader:
