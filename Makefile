@@ -13,7 +13,11 @@ RUN ?= runs/demo
 VENV := .venv
 INSTALLED := $(VENV)/.installed
 # Python compiles what it imports, less than half of what is installed: that saves most of a minute.
-INSTALL = $(BIN)/python -m pip install --quiet --no-compile $(PIP_ARGS) --editable
+# The versions of requirements.lock; its hashes are left out, for nothing editable has one.
+LOCK ?= requirements.lock
+VERSIONS = sed -e '/^ *--hash=/d' -e 's/ \\$$//' $(LOCK) > $(VENV)/constraints.txt
+INSTALL = $(VERSIONS) && $(BIN)/python -m pip install --quiet --no-compile $(PIP_ARGS) \
+  --constraint $(VENV)/constraints.txt --editable
 BIN := $(VENV)/bin
 # Two processes, of which one that has nothing left takes from the other's.
 TESTS = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal $(PYTEST_ARGS)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="there is n
 def clone(tmp_path: Path) -> Path:
     folder = tmp_path / "a folder"
     folder.mkdir()
-    for name in ("Makefile", "pyproject.toml"):
+    for name in ("Makefile", "pyproject.toml", "requirements.lock"):
         shutil.copy(ROOT / name, folder)
     return folder
 
@@ -54,6 +54,18 @@ def test_an_environment_without_pip_is_mended(clone: Path) -> None:
     assert make(clone, "-s", "install", "PYTHON=./python3") == "-m venv .venv\n"
     (clone / ".venv" / ".installed").unlink()
     assert make(clone, "-s", "install", "PYTHON=./python3") == "", "with pip it stays"
+
+
+def test_what_is_installed_is_what_the_lock_says(clone: Path) -> None:
+    program(clone / ".venv" / "bin" / "python", 'echo "$@"')
+    assert "--constraint .venv/constraints.txt --editable .[dev]" in make(clone, "-s", "install")
+    constraints = (clone / ".venv" / "constraints.txt").read_text().splitlines()
+    locked = (clone / "requirements.lock").read_text().splitlines()
+    names = [line.removesuffix(" \\") for line in locked if "==" in line.split(";")[0]]
+    assert [line for line in constraints if not line.strip().startswith("#")] == names
+    (clone / ".venv" / ".installed").unlink()
+    make(clone, "-s", "install", "LOCK=/dev/null")
+    assert (clone / ".venv" / "constraints.txt").read_text() == ""
 
 
 def test_figures_lie_in_the_clone_whatever_it_is_called(clone: Path) -> None:

@@ -16,7 +16,9 @@ import pytest
 import torch
 
 from translate import machine
+from translate.errors import UserError
 from translate.evaluation.judging import read_sha256
+from translate.extras.model_export import check_replaceable
 from translate.inference import translator
 from translate.inference.bundle import of_run as load_bundle
 from translate.inference.forcing import TeacherForcing
@@ -39,6 +41,11 @@ def test_a_model_is_exported_and_served(program, run: str, tmp_path: Path) -> No
     assert served.status == 0
     lines = served.out.split("\n")
     assert [bool(line) for line in lines] == [True, False, True, False]
+
+
+def test_a_place_that_cannot_be_written_is_told_before_the_work() -> None:
+    with pytest.raises(UserError, match="cannot write to /dev/null"):
+        check_replaceable(Path("/dev/null/export"))
 
 
 def threads_of(search: type, monkeypatch: pytest.MonkeyPatch) -> set[int]:

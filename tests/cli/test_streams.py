@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from translate.cli import streams
 from translate.cli.streams import Advance, lines_done, lines_out, output_problems
 from translate.data import progress
 from translate.data.plain_text import read_lines
@@ -144,3 +147,63 @@ def test_no_bar_stands_between_what_a_person_reads_or_types(text: Path, shown, t
     with lines_done(there, []):
         pass
     assert shown == [1]
+
+
+def slowly(*lines: tuple[float, str]) -> Iterator[str]:
+    for seconds, line in lines:
+        time.sleep(seconds)
+        yield line
+
+
+def test_a_pipe_that_waits_is_told_of_interactive_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "translate")
+    monkeypatch.setattr(streams, "PATIENCE", 0.1)
+    for lines in ([(0.0, "a"), (0.4, "b"), (0.4, "c")], [(0.0, "a")] + [(0.04, "b")] * 9):
+        caplog.clear()
+        assert len(list(streams.watched(slowly(*lines), 2048))) == len(lines)
+        (said,) = caplog.messages
+        assert "interactive=true" in said
+
+
+def test_lines_that_come_fast_enough_are_waited_for_in_silence(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that starts slowly, a little time for each of many windows, a slow translation."""
+    caplog.set_level("INFO", "translate")
+    monkeypatch.setattr(streams, "PATIENCE", 0.5)
+    assert list(streams.watched(slowly((0.8, "a"), (0.0, "b")), 2048)) == ["a", "b"]
+    for _ in streams.watched(slowly(*[(0.06, "a")] * 12), 2):
+        pass
+    for _ in streams.watched(slowly((0.0, "a"), (0.0, "b")), 2048):
+        time.sleep(0.7)
+    assert not caplog.messages
+
+
+def test_a_pipe_is_known(monkeypatch: pytest.MonkeyPatch, text: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(writer)
+    with os.fdopen(reader) as pipe, text.open() as file:
+        monkeypatch.setattr(sys, "stdin", pipe)
+        assert streams.piped({}, ())
+        assert not streams.piped({}, ("Hola.",))
+        assert not streams.piped({"input": "file"}, ())
+        monkeypatch.setattr(sys, "stdin", file)
+        assert not streams.piped({}, ())
+
+
+def test_what_could_move_a_terminal_is_written_visibly_on_one_and_as_it_is_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    line = "https://x.org/\x1b]0;title\x07\x9b2J\ta \N{ZERO WIDTH JOINER}"
+    shown = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(shown))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    with lines_out({}) as write:
+        write(line)
+    visible = "https://x.org/\\x1b]0;title\\x07\\x9b2J\ta \N{ZERO WIDTH JOINER}\n"
+    assert shown.getvalue().decode() == visible
+    with lines_out({"output": str(tmp_path / "out")}) as write:
+        write(line)
+    assert (tmp_path / "out").read_bytes().decode() == line + "\n"

@@ -209,6 +209,8 @@ def test_overlap_with_held_out_text_is_found_exact_and_near(clean: Splits) -> No
         train[20] = clean["test"][3]
         train[30] = Pair(long.source + " !", long.target)
         train[40] = Pair(clean["dev"][0].source, "something")
+        train[50] = Pair(train[6].source, "another translation")  # is no duplicate
+        train[60] = Pair("another sentence", train[6].target)
 
     splits = damaged(clean, change)
     chosen = (partial(literal, allow_one_side=True), near, duplicates)

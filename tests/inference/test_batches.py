@@ -193,6 +193,15 @@ with Workers(3, lambda task: os.getpid()) as workers:
 """
 
 
+KILLED_AT_WORK = """
+import os, signal, threading, time
+from translate.inference.batches import Workers
+threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGKILL]).start()
+with Workers(2, lambda task: time.sleep(0.6) or "x" * 10**6) as workers:
+    workers.map(range(6))
+"""
+
+
 def test_a_stream_that_is_not_read_to_its_end_leaves_no_word() -> None:
     script = """
 from translate.inference.batches import Workers
@@ -218,4 +227,9 @@ def test_workers_of_a_process_that_is_killed_end_by_themselves() -> None:
     assert done.returncode == -signal.SIGKILL
     pids = set(map(int, done.stdout.split()))
     assert len(pids) == 3
+    at_work = subprocess.run(  # until the workers have ended, which write to the same pipe
+        [sys.executable, "-c", KILLED_AT_WORK],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (at_work.stderr, at_work.returncode) == ("", -signal.SIGKILL)
     assert all(map(gone, pids))

@@ -69,6 +69,7 @@ def test_what_was_asked_for_is_not_found_wrong(asked: str, text: str, found: lis
         ("el perro come", "the dog eats", []),
         ("el perro come", "", ["empty"]),
         ("¡…!", "", []),  # no word to translate
+        ("7", "", ["empty"]),  # a digit says something
         ("el perro come", "the dog the dog the dog the dog", ["loop"]),
         ("el perro come", "the dog the dog the dog eats", []),
         ("ja ja ja ja ja ja", "hahaha hahaha hahaha hahaha", []),  # so does the source

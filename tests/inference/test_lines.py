@@ -322,3 +322,30 @@ def test_rare_words_with_a_capital_behind_another_are_names() -> None:
     assert protection.damage(text, "Zoe", asked="Zoe") == []
     assert protection.first_name(f"¿{text}") == [(1, 4)]
     assert protection.first_name("Día y noche") == protection.first_name("zoé y") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "texts", "gaps"),
+    [
+        ("a" * 60_000, (), ("a" * 60_000,)),
+        ("字" * 3_000, (), ("字" * 3_000,)),
+        ("On. " + "Zg==" * 99 + "  we go.", ("On.", "we go."), ("", " " + "Zg==" * 99 + "  ", "")),
+        ("字" * 900 + "。" + "字" * 900, None, None),
+        ("on " * 500, None, None),
+        ("https://x.org/" + "a" * 900, None, None),
+    ],
+    ids=["letters", "unspaced", "among words", "unspaced writing", "words", "an address"],
+)
+def test_what_has_no_end_of_a_word_stays_as_it_is(
+    cutter, line: str, texts: tuple[str, ...] | None, gaps: tuple[str, ...] | None
+) -> None:
+    cut = cutter()(line, 1)
+    if texts is None:
+        assert not cut.flags
+        return
+    assert (cut.texts, cut.gaps) == (texts, gaps)
+    (best,) = cut.joined([[NOTHING]] * len(texts))
+    assert best.flags == cut.flags
+    assert "kept" in cut.flags[0]
+    asked = cutter()(line[:400], 1, asked=True)
+    assert not asked.flags

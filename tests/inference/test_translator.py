@@ -12,6 +12,7 @@ from small_translators import learned
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 from translate.extras.word_attention import word_attention
+from translate.inference import forcing
 from translate.inference.text_constraints import TextConstraint
 from translate.inference.translation import NOTHING
 from translate.inference.translator import Translator, choose_device
@@ -176,6 +177,17 @@ def test_score_says_how_much_is_unknown(make_translator, monkeypatch) -> None:
         lambda _, text: [5, UNK, UNK] if text == "b" else [5],
     )
     assert [score.unknown for score in translator.score(["a", "a"], ["b", ""])] == [2, 0]
+
+
+@pytest.mark.parametrize("number", [math.nan, -math.inf])
+def test_a_score_that_is_no_number_is_refused(make_translator, monkeypatch, number: float) -> None:
+    """Products of finite weights may be infinite."""
+    translator = make_translator("transformer")
+    monkeypatch.setattr(
+        forcing, "log_probs_of", lambda model, hidden, tokens: torch.full(tokens.shape, number)
+    )
+    with pytest.raises(UserError, match="log-probabilities are not finite"):
+        list(translator.score(["el perro"], ["the dog"]))
 
 
 def test_a_pair_too_long_to_be_scored_is_named(make_translator) -> None:

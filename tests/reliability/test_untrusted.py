@@ -25,6 +25,7 @@ from translate.data.corpus import check_data
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 from translate.evaluation import report
+from translate.extras.checkpoint_average import mean_weights
 from translate.files import refuse_links
 from translate.inference import bundle
 from translate.run_folder import configuration, read_curves, read_record
@@ -218,8 +219,22 @@ def legacy(marker: Path) -> bytes:
 
 
 def module_of_code(marker: Path) -> bytes:
+    return saved_as({"state_dict": Payload(marker)})
+
+
+def packed(marker: Path) -> bytes:
+    """A checkpoint of eight megabytes in eight kilobytes."""
+    plain, small = io.BytesIO(), io.BytesIO()
+    torch.save({"state_dict": torch.zeros(1 << 21)}, plain)
+    with zipfile.ZipFile(plain) as whole, zipfile.ZipFile(small, "w", zipfile.ZIP_DEFLATED) as out:
+        for name in whole.namelist():
+            out.writestr(name, whole.read(name))
+    return small.getvalue()
+
+
+def saved_as(content: object) -> bytes:
     buffer = io.BytesIO()
-    torch.save({"state_dict": Payload(marker)}, buffer)
+    torch.save(content, buffer)
     return buffer.getvalue()
 
 
@@ -231,6 +246,8 @@ CHECKPOINTS: dict[str, Callable[[Path], bytes]] = {
     "an archive without a seal": lambda m: module_of_code(m),
     "nothing": lambda m: b"",
     "less than a seal": lambda m: b"PK",
+    "a packed archive": lambda m: sealed(packed(m)),
+    "a list": lambda m: sealed(saved_as([torch.ones(3)])),
 }
 
 
@@ -244,6 +261,29 @@ def test_a_checkpoint_that_attacks_is_refused_in_a_line(
         AtomicCheckpointIO().load_checkpoint(path, weights_only=False)  # which is not obeyed
     assert "\n" not in str(refused.value)
     assert everything(tmp_path) == {"last.ckpt"}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {},
+        {"state_dict": 3},
+        {"state_dict": {"model.x": "text"}},
+        {"state_dict": {"model.x": torch.zeros(1).expand(1 << 40)}},
+    ],
+    ids=["no weights", "a number", "no tensor", "one number for many"],
+)
+def test_a_checkpoint_without_weights_is_not_averaged(tmp_path: Path, content: object) -> None:
+    path = tmp_path / "step-0000001.ckpt"
+    path.write_bytes(sealed(saved_as(content)))
+    with pytest.raises(UserError, match=r"ckpt is not a checkpoint of this program \(.+\)"):
+        mean_weights([path])
+
+
+def test_a_checkpoint_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "last.ckpt")
+    with pytest.raises(UserError, match="it is not a regular file"):
+        AtomicCheckpointIO().load_checkpoint(tmp_path / "last.ckpt")
 
 
 def test_a_sealed_checkpoint_that_is_cut_short_is_refused_in_a_line(tmp_path: Path) -> None:
@@ -362,7 +402,7 @@ def test_an_honest_bundle_is_loaded(saved: Path, tokenizers: Tokenizers) -> None
 def test_a_stored_search_takes_no_more_than_a_bundle_may_ask_for(
     saved: Path, caplog: pytest.LogCaptureFixture, key: str
 ) -> None:
-    kind = {"kind": "diverse", "groups": 1, "diversity_strength": 0.0} if key == "groups" else {}
+    kind = {"kind": "diverse", "diversity_strength": 0.0} if key == "groups" else {}
     beams = {"beam_size": 4096} if key in ("n_best", "groups") else {}
     search(saved / "bundle", **kind, **beams, **{key: 4096})
     loaded = bundle.load(saved / "bundle")

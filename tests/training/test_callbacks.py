@@ -289,6 +289,29 @@ def test_speed_is_of_real_tokens_without_validations(monkeypatch: pytest.MonkeyP
     assert written == [1, 2]
 
 
+def test_the_time_left_of_a_run_that_goes_on_counts_its_own_steps(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    caplog.set_level("INFO", "translate")
+    task: Any = object.__new__(TranslationTask)
+    means = RunningMeans()
+    object.__setattr__(task, "means", means)
+    trainer: Any = SimpleNamespace(
+        global_step=90, accumulate_grad_batches=1, world_size=1, loggers=[],
+        strategy=SimpleNamespace(reduce=lambda own, reduce_op: own),
+    )  # fmt: skip
+    watch = Reports(every=2, total_steps=100, lines=True)
+    watch.on_train_start(trainer, task)
+    for step in (91, 92):
+        trainer.global_step, clock[0] = step, clock[0] + 10
+        means.add("train/loss", torch.tensor(25.0), torch.tensor(10))
+        batch: Any = SimpleNamespace(source_tokens=7, target_tokens=4)
+        watch.on_train_batch_end(trainer, task, None, batch, step - 91)
+    assert caplog.messages[-1].endswith(" 80 s left")
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [(9.4, "9 s"), (89, "89 s"), (91, "2 min"), (660, "11 min"), (7500, "2 h 05 min"),

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -334,6 +335,20 @@ def test_sentences_that_the_model_cannot_read_are_told_before_training(
     with pytest.raises(UserError, match=message):
         train(config(*learned), tmp_path / "run")
     assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+@pytest.mark.parametrize(("train", "dev"), [(8, 8), (9, 8), (8, 9)])
+def test_sentences_may_fill_all_positions_of_the_model_and_no_more(
+    monkeypatch: pytest.MonkeyPatch, train: int, dev: int
+) -> None:
+    monkeypatch.setattr(preflight, "lengths", lambda table: (np.array([3, dev]), np.array([5, 2])))
+    data: Any = SimpleNamespace(
+        corpus=SimpleNamespace(dev=None),
+        planned=SimpleNamespace(extent=SimpleNamespace(longest=train)),
+    )
+    model: Any = SimpleNamespace(max_length=8)
+    with pytest.raises(UserError, match="has 9 pieces") if 9 in (train, dev) else nullcontext():
+        preflight.check_lengths(model, data)
 
 
 @pytest.mark.parametrize(("pool_batches", "tolerance"), [(100, 0.05), (5, 3.0)])

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import re
 import signal
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -18,6 +21,7 @@ from safetensors.torch import load_file
 from training_runs import before_step, column, signalled
 
 from translate.cli.main import main
+from translate.errors import UserError
 from translate.inference import bundle
 from translate.training import records
 from translate.training.callbacks import DevTranslations
@@ -163,6 +167,65 @@ def test_a_signal_at_the_end_ends_what_comes_after_the_run(config: Config, tmp_p
     assert stopped.value.exit_code == 143
     assert records.run_status(tmp_path / "run") == "finished"
     assert [*column(tmp_path / "run", "dev/bleu")] == [1]
+
+
+def test_a_terminal_that_closes_leaves_a_run_saved(
+    overrides: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+
+    def trained() -> int:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever these tests are started by
+        screen, terminal = pty.openpty()
+        os.login_tty(terminal)
+        sys.stderr = os.fdopen(2, "w", buffering=1)
+
+        def close(task: TranslationTask, batch: Any, step: int) -> None:
+            if step == 2:
+                os.close(screen)
+
+        with before_step(close):
+            return main(["train", f"run={run}", *overrides()])
+
+    assert ended(forked(trained)) == 129
+    saved = AtomicCheckpointIO().load_checkpoint(run / "checkpoints" / "last.ckpt")
+    assert saved["global_step"] == 3
+
+
+def test_under_nohup_a_run_outlives_its_terminal(config: Config, tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with signalled(1, signal.SIGHUP):
+            train(config("trainer.max_steps=2", "trainer.validate_every=2"), tmp_path / "run")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert records.run_status(tmp_path / "run") == "finished"
+
+
+FOREIGN: dict[str, Any] = {
+    "global_step": "x", "TranslationData": 7, "callbacks": [], "loops": {}, "state_dict": [1],
+    "optimizer_states": 3, "lr_schedulers": None,
+}  # fmt: skip
+
+
+def test_a_checkpoint_of_something_else_is_refused_in_a_line(
+    config: Config, tmp_path: Path
+) -> None:
+    run, io = tmp_path / "run", AtomicCheckpointIO()
+    train(config("trainer.max_steps=2", "trainer.validate_every=2"), run)
+    last = run / "checkpoints" / "last.ckpt"
+    saved, refused, said = io.load_checkpoint(last), set[str](), list[str]()
+    longer = config("trainer.max_epochs=9", "trainer.max_steps=4", "trainer.validate_every=2")
+    for key, value in FOREIGN.items():
+        for forged in (saved | {key: value}, {k: v for k, v in saved.items() if k != key}):
+            io.save_checkpoint(forged, last)
+            try:
+                train(longer, run)  # what callbacks remember may be missing
+            except UserError as error:
+                refused.add(key)
+                said.append(str(error))
+    assert refused >= FOREIGN.keys() - {"callbacks"}
+    assert all(re.fullmatch(r".*last\.ckpt is not a checkpoint of .*", line) for line in said)
 
 
 def test_a_signal_that_slurm_is_asked_for_stops_a_run_as_any_other_does(

@@ -235,12 +235,21 @@ def test_a_gradient_that_is_not_finite_stops_the_run_at_its_own_step(
     assert all(float(norm) > 0 for norm in column(run, "train/gradient_norm").values())
 
 
-def test_a_gpu_whose_memory_is_full_is_told_with_what_to_do(config: Config, tmp_path: Path) -> None:
+FULL = {
+    "the GPU": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+    "this machine": RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 8 B"),
+}
+
+
+@pytest.mark.parametrize("device", FULL)
+def test_a_memory_that_is_full_is_told_with_what_to_do(
+    config: Config, tmp_path: Path, device: str
+) -> None:
     def full(task: TranslationTask, batch: Any, step: int) -> None:
         if step == 2:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+            raise FULL[device]
 
-    message = r"out of memory at step 3, with data\.tokens_per_batch = 300"
+    message = rf"{device} ran out of memory at step 3, with data\.tokens_per_batch = 300"
     with before_step(full), pytest.raises(UserError, match=message):
         train(config(), tmp_path / "run")
 

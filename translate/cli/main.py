@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from translate.cli.options import Options
 
 FAILURE, USAGE, BROKEN_PIPE = 1, 2, 141  # 128 + the signal, as shells count
+STOPPING = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)
 
 HELP = """\
 translate: neural machine translation with attention
@@ -283,7 +284,7 @@ class StoppedError(BaseException):
 
 @contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM raise, so that half-written files are removed on the way out."""
+    """Let Ctrl-C, SIGTERM and a terminal that closes raise: half-written files are then removed."""
     if threading.current_thread() is not threading.main_thread():  # others cannot handle signals
         yield
         return
@@ -291,7 +292,11 @@ def stopped_by_signals() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         raise StoppedError(number)
 
-    before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
+    before = {each: signal.getsignal(each) for each in STOPPING}
+    if before[signal.SIGHUP] == signal.SIG_IGN:  # under nohup
+        del before[signal.SIGHUP]
+    for each in before:
+        signal.signal(each, stop)
     try:
         yield
     finally:

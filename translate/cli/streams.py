@@ -6,7 +6,10 @@ import gzip
 import itertools
 import logging
 import os
+import stat
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -17,7 +20,7 @@ from translate.data.plain_text import count_lines, one_line, read_lines, unpacke
 from translate.errors import UsageError, UserError
 from translate.files import growing, partial
 from translate.names import on_demand
-from translate.wording import counted
+from translate.wording import counted, escaped
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,6 +32,7 @@ log = logging.getLogger(__name__)
 FOR_EACH = ("prefixes", "constraints")  # files with a line for each line of the input
 STREAMS = {"input", *FOR_EACH}
 
+PATIENCE = 5.0  # seconds of waiting for a line
 WIDE = 10_000  # characters: no line of a table or a verdict is as long
 
 # ending → what packs a file; gzip is told a name as well
@@ -133,6 +137,49 @@ def interactive(verbatim: Mapping[str, str], sentences: Sequence[str]) -> bool:
     return not sentences and verbatim.get("input", "-") == "-" and sys.stdin.isatty()
 
 
+def piped(verbatim: Mapping[str, str], sentences: Sequence[str]) -> bool:
+    """Tell whether another program writes the lines, perhaps as slowly as a person."""
+    if sentences or verbatim.get("input", "-") != "-":
+        return False
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except OSError:  # something of Python's in its place
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def watched(lines: Iterator[str], window: int) -> Iterator[str]:
+    """Yield lines that are translated `window` at a time; where they come slowly, say so once."""
+    waited = 0.0  # seconds for lines of this window
+    since: float | None = None  # where the present wait began
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(PATIENCE / 5):
+            began = since
+            if waited + (0.0 if began is None else time.monotonic() - began) >= PATIENCE:
+                log.info(
+                    "waiting for input: lines are translated %d at a time, or at its end; with "
+                    "interactive=true each is answered at once", window,
+                )  # fmt: skip
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    try:
+        for number in itertools.count(1):
+            since = time.monotonic()
+            if (line := next(lines, None)) is None:
+                return
+            waited, since = waited + time.monotonic() - since, None
+            if number == 1:  # before it a program may only be starting
+                watcher.start()
+            if number == 1 or number % window == 0:
+                waited = 0.0
+            yield line
+    finally:
+        over.set()
+
+
 def output_problems(verbatim: Mapping[str, str], key: str = "output") -> list[str]:
     """Return the reasons not to write to `output=`, or another `key`, before the heavy work."""
     target = verbatim.get(key, "-")
@@ -187,7 +234,8 @@ def lines_out(verbatim: Mapping[str, str], *, flush: bool = False) -> Iterator[W
     or .zst is packed.
     """
     path = _target(verbatim)
-    flush = flush or (path == "-" and sys.stdout.isatty())
+    on_terminal = path == "-" and sys.stdout.isatty()
+    flush = flush or on_terminal
     written = 0
     try:
         with ExitStack() as stack:
@@ -198,6 +246,8 @@ def lines_out(verbatim: Mapping[str, str], *, flush: bool = False) -> Iterator[W
 
             def write(line: str) -> None:
                 nonlocal written
+                if on_terminal:  # which what stands inside a URL could move, or make believe
+                    line = escaped(line, {"Cc"}, kept="\t")
                 stream().write(line.encode("utf-8", "replace") + b"\n")
                 written += 1
                 if flush:

@@ -130,7 +130,7 @@ class TextOptions(TranslatingOptions):
 def run(options: TextOptions) -> None:
     """Translate every line."""
     from translate.cli import streams
-    from translate.inference.translator import load
+    from translate.inference.translator import WINDOW, load
 
     verbatim, sentences = options.verbatim, options.sentences
     constraints = streams.constraints_in(verbatim, sentences)
@@ -138,6 +138,8 @@ def run(options: TextOptions) -> None:
     interactive = options.interactive
     if interactive is None:
         interactive = streams.interactive(verbatim, sentences)
+        if not interactive and streams.piped(verbatim, sentences):
+            lines = streams.watched(lines, WINDOW)
     model = load(
         options.run,
         **options.loading(),

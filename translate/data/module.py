@@ -283,7 +283,7 @@ def _judged(dev: Table, *, most: int) -> Bool[np.ndarray, "pairs"]:
 
 def _leave_signals_to_the_trainer(worker: int) -> None:
     """Ctrl-C and a cluster's signals reach all processes; the last step still needs its batch."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
 
 

@@ -24,7 +24,7 @@ from translate.extras.parity import (
     compare,
     write,
 )
-from translate.files import naming, read_plain
+from translate.files import check_folder, naming, read_plain
 from translate.inference import Quantization
 from translate.inference.batches import most_pieces
 from translate.inference.bundle import Bundle
@@ -112,8 +112,9 @@ def check_replaceable(folder: Path) -> None:
     """Refuse to replace a folder that no export has written.
 
     Raises:
-        UserError: it holds other files, or is none.
+        UserError: it holds other files, is none, or cannot be made.
     """
+    check_folder(folder.parent)
     if not folder.exists():
         return
     if not folder.is_dir():

@@ -15,6 +15,7 @@ import warnings
 import weakref
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import TracebackType
@@ -274,18 +275,19 @@ def _serve(connection: Connection, ends: list[Connection], work: Callable[[Any],
     """Do tasks as a worker until the parent ends."""
     for end in ends:  # the parent's: held here, they would not end with it
         end.close()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; one answers it
+    for number in (signal.SIGINT, signal.SIGHUP):  # they reach every process; one answers them
+        signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(1)
-    while True:
-        try:
+    with suppress(EOFError, ConnectionError):  # nobody is left to work for
+        while True:
             task = connection.recv()
-        except EOFError:  # nobody is left to work for
-            return
-        try:
-            connection.send((work(task), None))
-        except Exception as error:
-            connection.send((None, _portable(error, traceback.format_exc())))
+            try:
+                connection.send((work(task), None))
+            except ConnectionError:
+                raise
+            except Exception as error:
+                connection.send((None, _portable(error, traceback.format_exc())))
 
 
 def _portable(error: Exception, place: str) -> Exception:

@@ -17,6 +17,7 @@ from translate.inference.batches import by_length, each, padded
 from translate.inference.translation import Score
 from translate.models.head import NO_ATTENTION
 from translate.models.seq2seq import Seq2Seq
+from translate.search.hypothesis import NOT_FINITE
 from translate.vocabulary import BOS, EOS, UNK
 from translate.wording import counted
 
@@ -71,12 +72,18 @@ class TeacherForcing:
     def scores(
         self, sources: list[list[int]], targets: list[list[int]], tokens_per_batch: int
     ) -> list[Score]:
-        """Score each target, in batches of like length."""
+        """Score each target, in batches of like length.
+
+        Raises:
+            UserError: a log-probability is not finite.
+        """
         scores = [Score(0.0, 0, ())] * len(sources)
         longest = [max(map(len, pair)) + 1 for pair in zip(sources, targets, strict=True)]
         for batch in by_length(longest, tokens_per_batch):
             sides = ([ids[i] for i in batch] for ids in (sources, targets))
             for i, log_probs in zip(batch, self.log_probs(*sides), strict=True):
+                if not all(map(math.isfinite, log_probs)):
+                    raise UserError(NOT_FINITE)
                 unknown = targets[i].count(UNK)
                 scores[i] = Score(math.fsum(log_probs), len(log_probs), tuple(log_probs), unknown)
         return scores

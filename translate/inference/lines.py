@@ -40,6 +40,9 @@ Lengths = Callable[[Sequence[str]], list[int]]  # texts → pieces of each
 
 LEAST = 8  # pieces of a clause: shorter ones say too little
 BLOCK = 50_000  # characters: thousands of quotation marks cost sentencex quadratic time
+# more than any writing puts between two spaces, or in scripts without spaces between two signs
+UNBROKEN = re.compile(r"\S{251,}")
+UNBROKEN_UNSPACED = re.compile(r"[^\s,;:.!?…、，。；：！？]{1001,}")
 SPACE_BEFORE_STOP = re.compile(r"(?<!\s)\s+(?=\.)")
 OPENING = {"Ps", "Pi", "Sc"}  # brackets, quotation marks, currencies
 INVERTED = {"¿": "?", "¡": "!"}  # what opens a sentence of Spanish, and what closes it
@@ -263,6 +266,7 @@ class CutLine:
         ids: of each text, without </s>.
         references: whether an & is to be written as a reference, as in the source.
         case: in which the translation is to be written; None: as it comes.
+        flags: what may be wrong with every translation.
     """
 
     gaps: tuple[str, ...]
@@ -270,6 +274,7 @@ class CutLine:
     ids: tuple[list[int], ...]
     references: bool = False
     case: Case | None = None
+    flags: tuple[str, ...] = ()
 
     def joined(self, n_best_lists: Sequence[list[Translation]]) -> list[Translation]:
         """Join the translations of the line's texts to its own: the i-th best of each together.
@@ -278,7 +283,7 @@ class CutLine:
         for the rest.
         """
         if not self.texts:
-            return [replace(NOTHING, text=self.gaps[0])]
+            return [replace(NOTHING, text=self.gaps[0], flags=self.flags)]
         if self.gaps == ("", "") and not self.references and self.case is None:
             return n_best_lists[0]
         most = max(map(len, n_best_lists))
@@ -303,7 +308,7 @@ class CutLine:
             token_log_probs=tuple(chain.from_iterable(part.token_log_probs for part in parts)),
             alignment=parts[0].alignment if alone else None,
             finished=all(part.finished for part in parts),
-            flags=_together(part.flags for part in parts),
+            flags=_together([self.flags, *(part.flags for part in parts)]),
             mended=_together(part.mended for part in parts),
             confidence=min(sure) if len(sure) == len(parts) else None,
         )
@@ -347,6 +352,9 @@ class Cutter:
             asked: something must be in its translation, so that all of it is translated.
         """
         text, case = unescaped(line), None
+        if not asked and (runs := unbroken(text)):
+            cut = self._cut_around(runs, text, number, whole=whole)
+            return replace(cut, references=writes_references(line))
         if _has_capitals(text) and not asked:
             text, case = plain_case(text, WHOLE.spans(text), self._count)
         cut = self._cut(text, number, whole=whole, asked=asked)
@@ -370,6 +378,26 @@ class Cutter:
             ", some of them parts of a sentence" if len(texts) > len(whole_sentences) else "",
         )  # fmt: skip
         return trimmed(texts, self._ids(texts, asked=asked))
+
+    def _cut_around(
+        self, runs: Sequence[tuple[int, int]], line: str, number: int, *, whole: bool
+    ) -> CutLine:
+        """Cut what stands between runs that stay as they are."""
+        gaps, texts, ids = [""], list[str](), list[list[int]]()
+        places = [0, *chain.from_iterable(runs), len(line)]
+        for i, (start, end) in enumerate(pairwise(places)):
+            part = line[start:end]
+            if i % 2 or not has_text(part):  # every other one is a run
+                gaps[-1] += part
+                continue
+            cut = self._cut(part, number, whole=whole, asked=False)
+            gaps[-1] += cut.gaps[0]
+            gaps += cut.gaps[1:]
+            texts += cut.texts
+            ids += cut.ids
+        kept = sum(end - start for start, end in runs)
+        flags = (f"kept {kept:,} characters without a word's end",)
+        return CutLine(tuple(gaps), tuple(texts), tuple(ids), flags=flags)
 
     def clauses(self, text: str, limit: int | None = None) -> CutLine:
         """Cut a text into clauses of at most so many pieces, where that can be."""
@@ -398,6 +426,21 @@ class Cutter:
     def _count(self, texts: Sequence[str]) -> list[int]:
         encoded = self._tokenizer.encode_all(texts, threads=1)
         return [len(ids) - self._tokenizer.front if ids else 0 for ids in encoded]
+
+
+def unbroken(line: str) -> list[tuple[int, int]]:
+    """Return where a line has more without a word's end than any writing, addresses apart.
+
+    Nothing learned is of use there: a model would take minutes to make something up.
+    """
+    runs: list[tuple[int, int]] = []
+    for run in UNBROKEN.finditer(line):
+        spans = [run.span()]
+        if any(map(unspaced, run[0])):
+            within_run = UNBROKEN_UNSPACED.finditer(line, *run.span())
+            spans = [part.span() for part in within_run]
+        runs += [span for span in spans if UNBROKEN.search(WHOLE.without(line[slice(*span)]))]
+    return runs
 
 
 def sentences(text: str, language: str) -> list[str]:

@@ -16,7 +16,7 @@ import re
 import signal
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -40,8 +40,9 @@ SEAL = struct.Struct("<H64s")  # the end of a zip archive: length of the comment
 ARCHIVE = b"PK"  # how every zip archive begins
 CHUNK = 1 << 20
 
-# Ctrl-C, and what clusters send: SIGUSR1 where a job asks SLURM for it
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+# Ctrl-C, a terminal that closes, and what clusters send: SIGUSR1 where a job asks SLURM for it
+STOPPING = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1)
+TERMINALS = (1, 2)  # where output goes
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -258,9 +259,14 @@ class LastCheckpoint(Checkpoint):
             # by way of the CPU: to ask of numbers on a GPU at each step would be to wait for it
             self.group = processes.new_group(backend="gloo")
         before = {number: signal.getsignal(number) for number in STOPPING}
+        if before[signal.SIGHUP] == signal.SIG_IGN:  # under nohup
+            del before[signal.SIGHUP]
+        terminals = [*filter(os.isatty, TERMINALS)]
 
         def note(number: int, frame: FrameType | None) -> None:
             self.heard = number
+            if number == signal.SIGHUP:
+                _leave(terminals)
             log.warning("stopping after this step (interrupt again to stop at once)")
             for each, handler in before.items():
                 signal.signal(each, handler)
@@ -312,6 +318,14 @@ class LastCheckpoint(Checkpoint):
         highest = torch.tensor(int(number))
         processes.all_reduce(highest, op=processes.ReduceOp.MAX, group=self.group)
         return int(highest)
+
+
+def _leave(terminals: Sequence[int]) -> None:
+    """Write into nothing from now on: writing to a terminal that has closed would be an error."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    for each in terminals:
+        os.dup2(nothing, each)
+    os.close(nothing)
 
 
 @contextmanager

@@ -51,7 +51,8 @@ class Interrupted(Exception):
     """A signal came; everything is saved, whether the run was at its end or not.
 
     Attributes:
-        exit_code: 128 + the signal's number: 130 for Ctrl-C, 143 for SIGTERM, 138 for SIGUSR1.
+        exit_code: 128 + the signal's number: 130 for Ctrl-C, 143 for SIGTERM, 138 for SIGUSR1,
+            129 for SIGHUP.
     """
 
     def __init__(self, number: int, run: Path, *, finished: bool) -> None:
@@ -72,7 +73,7 @@ def train(config: TrainingConfig | Mapping[str, Any], run: Path, init: str | Non
     Raises:
         UserError: anything a person can mend, before or while training; another process that
             trains in this folder.
-        Interrupted: by Ctrl-C, SIGTERM or SIGUSR1, after saving.
+        Interrupted: by Ctrl-C, SIGTERM, SIGHUP or SIGUSR1, after saving.
     """
     nodes = config if isinstance(config, TrainingConfig) else read_config(config)
     refuse_other_launch(resources.devices(nodes.trainer), nodes.trainer.num_nodes)
@@ -371,7 +372,8 @@ def total_steps_of(config: TrainingConfig, data: TranslationData, last: Path) ->
         try:
             taken, of_data = int(state["global_step"]), state[type(data).__qualname__]
             done = int(of_data["batches_done"])
-            begun = (*map(int, of_data.get("epoch_begun", begun)),)
+            epoch, batches = map(int, of_data.get("epoch_begun", begun))
+            begun = epoch, batches
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise foreign(last, error) from error
     epoch, count = begun if begun[0] < trainer.max_epochs else (0, 0)
