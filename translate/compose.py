@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from translate.errors import UserError, first_line
+from translate.names import on_demand
 from translate.wording import nearest
 
 REFERENCE = re.compile(r"\$\{[\w.]+\}")
@@ -19,7 +20,7 @@ STORED = "stored"  # the name under which a run's nodes stand beside the options
 # groups of which an experiment sets keys without being made for an option of them
 FREE = {"optimizer", "schedule", "search"}
 ENDS = frozenset({"max_steps", "max_epochs"})  # keys of `trainer` that a run is measured by
-ABBREVIATED = {"lr": "learning_rate"}  # too short to be like the key that is meant
+MEANT = "translate.extras.other_toolkits:meant"
 MISSING = "???"  # the value of a key that a person must give
 
 
@@ -33,12 +34,24 @@ for _tag, _pattern, _first in (
     ("null", r"~|null", "~n"),
     ("bool", r"true|false", "tf"),
     ("int", r"[-+]?[0-9]+", "-+0123456789"),
+    ("!power", r"[-+]?[0-9]+[eE]\+?[0-9]{1,2}", "-+0123456789"),  # 1e3 steps are 1000
     ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan",
      "-+.0123456789"),
 ):  # fmt: skip
     _CoreLoader.add_implicit_resolver(
-        f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})$"), list(_first)
+        _tag if _tag.startswith("!") else f"tag:yaml.org,2002:{_tag}",
+        re.compile(f"(?:{_pattern})$"),
+        list(_first),
     )
+
+
+def _power_of_ten(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
+    digits, _, zeros = node.value.lower().partition("e")
+    power: int = 10 ** int(zeros)
+    return int(digits) * power
+
+
+_CoreLoader.add_constructor("!power", _power_of_ten)
 
 
 def yaml_value(text: str) -> Any:
@@ -478,7 +491,9 @@ def unknown_key(key: str, config: Mapping[str, Any], known: Sequence[str] = ()) 
         return f"{key} is not a key: {place} holds none; give it whole, as {place}=VALUE"
     if place in groups() and (owners := _options_with(place, rest[0])):
         return f"{key} is not a key of this {place}, but one of {place}={' or '.join(owners)}"
-    wanted, names = ABBREVIATED.get(rest[0], rest[0]), [*node, *([] if path else known)]
+    if setting := on_demand(MEANT)(key, {*config, *known}):
+        return f"{key} is another toolkit's name: write {setting}"
+    wanted, names = rest[0], [*node, *([] if path else known)]
     if not path:
         inner = [full for full, _ in leaves(config) if "." in full]
         last_parts = [full.rpartition(".")[2] for full in inner]

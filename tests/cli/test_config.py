@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from translate.cli.arguments import Job, split
 from translate.cli.composing import launch
 from translate.cli.main import COMMANDS
-from translate.compose import config_dir, groups, key_of, node_of, options
+from translate.compose import config_dir, groups, key_of, node_of, options, yaml_value
 from translate.config import Node, OnlyWith
 from translate.errors import UsageError, UserError
 from translate.nodes import (
@@ -33,6 +33,8 @@ CHOICES = [f"{group}={option}" for group in groups() for option in options(group
 ASKING = [
     "data=files",
     "data=tsv",
+    "data=csv",
+    "data=parquet",
     "data=jsonl",
     "data=hub",
     "data=pypi",
@@ -134,7 +136,14 @@ def test_every_misspelt_key_is_found_in_every_node(default) -> None:
             "data.extra.back.weight is not a key: data.extra holds none; give it whole, as "
             "data.extra=VALUE",
         ),
-        ("lr=0.1", "lr is not a key; did you mean optimizer.learning_rate?"),
+        (
+            "batch_size=9",
+            "batch_size is another toolkit's name: write data.tokens_per_batch=TOKENS",
+        ),
+        ("trainer.gpus=2", "trainer.gpus is another toolkit's name: write trainer.devices=DEVICES"),
+        ("trainer.fp16=true", "write trainer.precision=16-mixed"),
+        ("training.max-epoch=3", "another toolkit's name: write trainer.max_epochs=EPOCHS"),
+        ("lr=0.1", "lr is another toolkit's name: write optimizer.learning_rate=RATE"),
         ("beam_siz=3", "beam_siz is not a key; did you mean search.beam_size?"),
         ("dropout=0", "did you mean tokenizer.sampling.dropout or model.dropout?"),
         ("seed=[", "seed=[: cannot be read"),
@@ -482,3 +491,15 @@ def test_a_switch_is_a_key_and_its_remedy_turns_it_on(
     switch = node.model_fields[only.key]
     adapter = TypeAdapter(Annotated[switch.annotation, switch, *switch.metadata])
     assert adapter.validate_python(only.example) == only.example
+
+
+def test_a_training_without_text_says_how_to_name_it(program) -> None:
+    done = program("train")
+    assert (done.status, done.out) == (2, "")
+    assert "error: train needs text to learn from: experiment=demo (" in done.err
+
+
+def test_a_power_of_ten_is_a_whole_number() -> None:
+    values = {"1e3": 1000, "2E+4": 20_000, "1e-3": 0.001, "1.5e3": 1500.0, "1e3x": "1e3x"}
+    assert {text: yaml_value(text) for text in values} == values
+    assert isinstance(yaml_value("1e3"), int)

@@ -280,6 +280,7 @@ def test_the_report_adds_up_and_is_worth_reading(data, tokenizer, tmp_path, fold
         file.write(f"the number one zwanzig.\nx\nGleich\n{'very ' * 300}\n")
     corpus = corpus_of(data, tokenizer, cache=tmp_path)
     dropped = {
+        "unreadable": 0,
         "duplicate": 1,
         "empty": 1,
         "identical": 1,
@@ -477,3 +478,19 @@ def test_multi30k_from_a_folder(tmp_path):
     assert (len(corpus.dev), len(corpus.test)) == (1014, 1000)
     assert 28_950 < len(corpus.train) <= 29_000
     assert len(load(corpus.folder).train) == len(corpus.train)
+
+
+def test_of_a_small_text_a_twentieth_is_held_out_and_said(data, tokenizer, tmp_path, caplog):
+    auto = node("data", "files")["hold_out"]
+    with caplog.at_level(logging.INFO):
+        corpus = corpus_of(data | {"hold_out": auto}, tokenizer, cache=tmp_path)
+    assert (len(corpus.dev), len(corpus.test)) == (2, 2)
+    assert "holding out 2 sentences for dev and as many for test, of 80: data.hold" in caplog.text
+
+
+def test_a_check_on_the_training_text_itself_is_told_its_key(data, tokenizer, tmp_path):
+    itself = data | {"dev": "train", "test": None, "hold_out": {"dev": 1, "test": 0}}
+    with pytest.raises(UserError, match=r"overlap 88\); .* set data.allow_overlap=true"):
+        corpus_of(itself, tokenizer, cache=tmp_path)
+    corpus = corpus_of(itself | {"allow_overlap": True}, tokenizer, cache=tmp_path)
+    assert len(corpus.train) == 88

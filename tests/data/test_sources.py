@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,32 @@ def test_unequal_line_counts_name_both_files_and_counts(tmp_path: Path) -> None:
         read(tmp_path)
 
 
+@pytest.mark.parametrize("side", ["de", "en"])
+def test_blank_lines_that_one_side_alone_has_at_its_end_do_not_count(
+    tmp_path: Path, side: str
+) -> None:
+    write_files(tmp_path, "train", PAIRS)
+    with (tmp_path / f"train.{side}").open("ab") as file:
+        file.write(b"\n \n")
+    assert read(tmp_path) == {"train": PAIRS}
+    with (tmp_path / f"train.{side}").open("ab") as file:
+        file.write(b"x")
+    with pytest.raises(UserError, match=r"has 6 lines, but .* has 3|has 3 lines, but .* has 6"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize(("end", "code"), [("\x85", r"\xc2\x85"), ("\r", r"\x0d")])
+def test_a_file_without_line_feeds_names_the_command_that_mends_it(
+    tmp_path: Path, end: str, code: str
+) -> None:
+    write_files(tmp_path, "train", PAIRS)
+    path = tmp_path / "train.de"
+    path.write_bytes(end.join(["a", "b", "c", ""]).encode())
+    told = f"train.de has no line feed, but .* other line ends .* sed 's/{code}/\\n/g' "
+    with pytest.raises(UserError, match=re.escape(told).replace(r"\.\*", ".*")):
+        read(tmp_path)
+
+
 def test_further_text_may_be_compressed_as_any_other(tmp_path: Path) -> None:
     write_files(tmp_path, "mono", PAIRS, compress=True)
     back = {"source": str(tmp_path / "mono.de"), "target": str(tmp_path / "mono.en.gz")}
@@ -153,7 +180,9 @@ def test_further_text_may_be_compressed_as_any_other(tmp_path: Path) -> None:
 
 
 def test_missing_files_say_what_was_looked_for(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"neither .*train.de nor train.de.gz exists; set data.dir"):
+    with pytest.raises(
+        UserError, match=r"neither .*train.de nor train.de.gz exists, nor .* set data.dir"
+    ):
         read(tmp_path)
     with pytest.raises(UserError, match=r"data.dir = nowhere: /.*/nowhere is not a folder; give"):
         read(tmp_path, dir="nowhere")

@@ -28,6 +28,8 @@ GIVEN = {
     "data=pypi": ["data.source=de", "data.target=en", "data.name=x", "data.version=1.0.0",
                   f"data.sha256={'0' * 64}", "data.member=x", "data.columns={de: 1, en: 2}"],
     "data=jsonl": ["data.source=de", "data.target=en", "data.train=x"],
+    "data=csv": ["data.source=de", "data.target=en", "data.train=x"],
+    "data=parquet": ["data.source=de", "data.target=en", "data.train=x"],
 }  # fmt: skip
 FREE = {"columns"}  # mappings whose keys are the corpus's own
 # What keys may hold all the same: any text where the default is none, any size where nothing bounds

@@ -150,6 +150,33 @@ def test_a_signal_in_a_validation_waits_for_its_end_and_no_longer(
     assert {len(found) for found in losses.values()} == {1}
 
 
+@pytest.mark.parametrize("schedule", [
+    {"kind": "constant", "warmup_steps": 1}, {"kind": "plateau", "factor": 0.1, "patience": 5},
+])  # fmt: skip
+def test_a_run_goes_on_with_other_batches_and_another_rate_and_says_so(
+    config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture, schedule: dict[str, Any]
+) -> None:
+    begun = config("trainer.max_steps=3", "trainer.validate_every=3") | {"schedule": schedule}
+    train(begun, tmp_path)
+    rates: list[float] = []
+    now = config("trainer.max_steps=6", "trainer.validate_every=3", "trainer.accumulate=2",
+                 "optimizer.learning_rate=0.0001", "data.tokens_per_batch=200",
+                 "trainer.precision=bf16-mixed") | {"schedule": schedule}  # fmt: skip
+
+    def note(task: TranslationTask, batch: Any, index: int) -> None:
+        rates.append(task.trainer.optimizers[0].param_groups[0]["lr"])
+
+    with before_step(note):
+        train(now, tmp_path)
+    assert rates == pytest.approx([0.0001] * len(rates))
+    assert len(rates) > 3  # two batches a step
+    assert records.read(tmp_path)["steps"] == 6
+    assert "goes on otherwise than it began (data.tokens_per_batch: 300 → 200; " in caplog.text
+    caplog.clear()
+    train(now | {"trainer": now["trainer"] | {"max_steps": 7}}, tmp_path)  # as it went on
+    assert "otherwise" not in caplog.text
+
+
 def test_a_signal_between_validations_adds_none(config: Config, tmp_path: Path) -> None:
     with signalled(2, signal.SIGTERM), pytest.raises(Interrupted):
         train(config(), tmp_path / "run")

@@ -585,3 +585,12 @@ def test_gradients_are_clipped_to_the_norm_that_is_asked_for(
     before = numbers(tmp_path / "run", "train/gradient_norm")
     assert min(before) > 0.01
     assert taken == pytest.approx([norm] * 2 if norm else before, rel=1e-3)
+
+
+def test_pairs_that_are_all_too_long_are_told_with_the_number_to_type(
+    config: Config, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        UserError, match=r"all 300 training pairs are longer .* set data.max_length=\d"
+    ):
+        train(config("data.max_length=1"), tmp_path)

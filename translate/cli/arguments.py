@@ -23,7 +23,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from translate.compose import MEANT
 from translate.errors import UsageError
+from translate.names import on_demand
 from translate.run_folder import paths_in
 from translate.wording import nearest, shortened
 
@@ -32,6 +34,19 @@ SETTING = re.compile(r"(?P<sign>\+{0,2}|~)[A-Za-z_]([\w.@:\[\]-]*|[\w./@:]*)=", 
 # the flags of commands that Hydra composes, under each of their names
 MULTIRUN, SHOW, FOLDER = "--multirun", "--cfg", "--config-dir"
 FLAGS = {MULTIRUN: MULTIRUN, "-m": MULTIRUN, SHOW: SHOW, "-c": SHOW, FOLDER: FOLDER, "-cd": FOLDER}
+
+# what a dash before a key may be meant for
+GROUPS = (
+    "data",
+    "tokenizer",
+    "model",
+    "search",
+    "optimizer",
+    "schedule",
+    "trainer",
+    "seed",
+    "cache",
+)
 
 
 @dataclass(frozen=True)
@@ -128,7 +143,7 @@ def split(syntax: Syntax, arguments: Sequence[str]) -> Arguments:
             if value not in ("true", "false"):
                 raise UsageError(f"debug = {value!r}: must be true or false")
         elif re.fullmatch(r"-\S+", argument):
-            flag = _flag(syntax, name)
+            flag = _flag(syntax, argument, rest)
             if flag != MULTIRUN and not equals:
                 value = rest.pop(0) if rest else ""
             flags[flag] = _value_of(flag, value)
@@ -185,9 +200,18 @@ def _at_home(path: str) -> str:
         return path
 
 
-def _flag(syntax: Syntax, name: str) -> str:
-    """Return the full name of a flag."""
+def _flag(syntax: Syntax, argument: str, rest: Sequence[str]) -> str:
+    """Return the full name of a flag; the values of others may be in the `rest`."""
+    name, _, value = argument.partition("=")
     if name not in FLAGS:
+        value = value or (rest[0] if rest and not rest[0].startswith("-") else "VALUE")
+        key = name.lstrip("-").replace("-", "_")
+        groups = GROUPS if syntax.composed else ("search",)
+        if setting := on_demand(MEANT)(key, {*groups, *syntax.verbatim}):
+            remedy = re.sub(r"=[A-Z]+", lambda _: f"={value}", setting)
+            raise UsageError(f"{name} is another toolkit's option: write {remedy}")
+        if key in syntax.verbatim or key.partition(".")[0] in groups:
+            raise UsageError(f"{name} is not an option, but a key: write {key}={value}")
         known = ["--help", *(sorted({*FLAGS.values()}) if syntax.composed else ())]
         raise UsageError(
             f"{name} is not an option{nearest(name, known)} (put a sentence that begins like this "

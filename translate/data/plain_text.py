@@ -292,6 +292,12 @@ def _decode(lines: Iterable[bytes], name: str, strict: bool, tolerated: float) -
                 log.warning("%s and was replaced", place)
             invalid += 1
             yield line.decode("utf-8", "replace")
+    if (
+        number == 1
+        and tolerated < 1
+        and (ends := LINE_BREAKS.findall(line.decode("utf-8", "replace")))
+    ):
+        raise UserError(_one_long_line(name, ends[0], len(ends)))
     if invalid > max(FEW, tolerated * number):
         raise UserError(
             f"{name}: {invalid:,} of {number:,} lines contain bytes that are not UTF-8; convert "
@@ -299,6 +305,14 @@ def _decode(lines: Iterable[bytes], name: str, strict: bool, tolerated: float) -
         )
     if invalid > 1:
         log.warning("%s: %d lines in total contained bytes that are not UTF-8", name, invalid)
+
+
+def _one_long_line(name: str, end: str, count: int) -> str:
+    code = "".join(f"\\x{byte:02x}" for byte in end[0].encode())
+    return (
+        f"{name} has no line feed, but {count:,} other line ends ({end[0]!a}), so that it is one "
+        f"line: write it again with sed 's/{code}/\\n/g' {name} > FILE"
+    )
 
 
 # Word alignments as text, a line a pair: `0-0 1-2 2p3`, source and target positions from 0. `i-j`

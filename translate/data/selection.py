@@ -31,6 +31,7 @@ from translate.errors import UserError
 from translate.names import on_demand
 from translate.wording import counted
 
+MOST_HELD_OUT, SHARE_HELD_OUT = 1_000, 0.025  # sentences of a split, by hold_out = auto
 QUICK = 5_000  # pairs of each split that the doctor has a look at
 QUICK_LOOK = "translate.extras.doctor:quick_look"
 SHARED_WITH_DEV = "translate.extras.doctor:shared_with_dev"
@@ -42,13 +43,13 @@ log = logging.getLogger(__name__)
 # one sentence on both sides of the border; whole connected components cannot leak.
 
 
-def groups_of(wanted: Mapping[str, int | Groups]) -> set[str]:
+def groups_of(wanted: Mapping[str, int | str | Groups]) -> set[str]:
     """The names of all groups that are wanted."""
     return {str(name) for choice in wanted.values() if isinstance(choice, list) for name in choice}
 
 
 def take_groups(
-    pairs: PairTable, wanted: Mapping[str, int | Groups]
+    pairs: PairTable, wanted: Mapping[str, int | str | Groups]
 ) -> tuple[PairTable, dict[str, PairTable]]:
     """Take the splits that are `wanted` as groups; return the rest, and the pairs of each.
 
@@ -62,7 +63,7 @@ def take_groups(
 
 
 def take_components(
-    pairs: PairTable, wanted: Mapping[str, int | Groups], seed: int
+    pairs: PairTable, wanted: Mapping[str, int | str | Groups], seed: int
 ) -> tuple[PairTable, dict[str, PairTable]]:
     """Take the splits that are `wanted` by number; return the rest, and the pairs of each.
 
@@ -70,11 +71,11 @@ def take_components(
     split. Components are drawn in the order of a hash of the seed and their smallest sentence, so
     that neither the order of the file nor the direction of translation matters to that order.
     """
-    counts = {name: n for name, n in wanted.items() if isinstance(n, int) and n > 0}
-    if not counts:
+    if not any(n == "auto" or (isinstance(n, int) and n > 0) for n in wanted.values()):
         return pairs, {}
     groups = _Groups(components(pairs))
     items = groups.distinct(digests(pair.source for pair in pairs))
+    counts = _counts(wanted, int(items.sum()))
     queue: Iterator[int] = iter(np.argsort(_lots(pairs, groups, seed), kind="stable"))
     split_of: dict[int, str] = {}
     for name, missing in counts.items():
@@ -101,6 +102,20 @@ def take_components(
     left = np.ones(len(pairs), dtype=bool)
     left[list(split_of)] = False
     return pairs.at(np.flatnonzero(left)), taken
+
+
+def _counts(wanted: Mapping[str, int | str | Groups], sentences: int) -> dict[str, int]:
+    """Return how many sentences each split takes that is wanted by number."""
+    few = min(MOST_HELD_OUT, max(1, int(SHARE_HELD_OUT * sentences)))
+    counts = {name: few if n == "auto" else n for name, n in wanted.items()}
+    if few < MOST_HELD_OUT and "auto" in wanted.values():
+        log.info(
+            "holding out %s for %s, of %s: data.hold_out.dev=NUMBER takes another number, data.dev "
+            "names a file", counted(few, "sentence"),
+            " and as many for ".join(name for name, n in wanted.items() if n == "auto"),
+            f"{sentences:,}",
+        )  # fmt: skip
+    return {name: n for name, n in counts.items() if isinstance(n, int) and n > 0}
 
 
 def components(pairs: Iterable[Pair]) -> Places:

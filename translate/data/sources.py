@@ -6,7 +6,7 @@ import logging
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,7 +15,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, ValidationInfo, field_v
 from translate.config import Node
 from translate.data.cleaning import Cleaning
 from translate.data.pairs import Lines, Pair
-from translate.data.plain_text import PACKED, read_lines, read_links, text_hash
+from translate.data.plain_text import PACKED, has_text, read_lines, read_links, text_hash
 from translate.data.tokenizer import Tag
 from translate.errors import UserError
 from translate.wording import counted
@@ -40,12 +40,14 @@ class HoldOut(Node):
     At least half of the pairs must remain for training.
     """
 
-    dev: PositiveInt | Groups = Field(
+    dev: PositiveInt | Groups | Literal["auto"] = Field(
         description="a number of source sentences, each with all its translations, no sentence of "
         "which stays in training on either side; or a list of groups (books), taken whole: dev "
-        "and test may then share sentences"
+        "and test may then share sentences; auto: 1,000, but of a small text a fortieth"
     )
-    test: NonNegativeInt | Groups = Field(description="likewise; 0 for no test split")
+    test: NonNegativeInt | Groups | Literal["auto"] = Field(
+        description="likewise; 0 for no test split"
+    )
 
     def contradictions(self) -> Iterator[str]:
         if isinstance(self.dev, list) and isinstance(self.test, list):
@@ -266,11 +268,19 @@ class Source(Node, ABC):
 
 
 def parallel(sources: Path, targets: Path) -> Iterator[Pair]:
-    """Pair the lines of two files; UserError with both counts if they differ."""
+    """Pair the lines of two files; UserError with both counts if they differ.
+
+    Blank lines that only one of them has at its end do not count.
+    """
     left, right = (read_lines(path, tolerated=NOT_UTF_8) for path in (sources, targets))
     for count, (source, target) in enumerate(zip_longest(left, right), start=1):
         if source is None or target is None:
-            more = count + sum(1 for _ in chain(left, right))
+            further = [source or target or "", *left, *right]
+            if not any(map(has_text, further)):
+                longer = targets if source is None else sources
+                log.info("%s: left out %s at its end", longer, counted(len(further), "blank line"))
+                return
+            more = count - 1 + len(further)
             counts = (count - 1, more) if source is None else (more, count - 1)
             raise UserError(
                 f"{sources} has {counted(counts[0], 'line')}, but {targets} has {counts[1]:,}: "
@@ -408,6 +418,6 @@ def _existing(path: Path, key: str) -> Path:
     if file := present(path):
         return file
     raise UserError(
-        f"neither {path} nor {path.name}.gz (.xz, .bz2, .zst) exists; set data.dir (the folder), "
-        f"{key} (the file) and data.source, data.target (the endings){or_held_out(key)}"
+        f"neither {path} nor {path.name}.gz exists, nor .xz, .bz2, .zst; set data.dir (the "
+        f"folder), {key} (the file) and data.source, data.target (the endings){or_held_out(key)}"
     )

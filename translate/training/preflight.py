@@ -6,6 +6,7 @@ processes in `launch`. Here are the machine, the disk, the run's folder and the 
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from pydantic import ValidationError
 from torch import nn
@@ -33,12 +35,19 @@ from translate.run_folder import configuration
 from translate.search.scoring import nothing_to_cover
 from translate.training import records
 from translate.training.checkpoints import kept
-from translate.training.launch import started_together
+from translate.training.launch import is_first_process, started_together
 from translate.training.objectives import Guidance
 from translate.training.resources import MOMENTS, bytes_of, on_gpu, packed_from
-from translate.training.settings import MAY_CHANGE, TrainerConfig, TrainingConfig, flat
+from translate.training.settings import (
+    MAY_CHANGE,
+    MAY_DIFFER,
+    TrainerConfig,
+    TrainingConfig,
+    flat,
+)
 from translate.wording import counted, install
 
+log = logging.getLogger(__name__)
 FEW = 8  # pieces, special ones included: embeddings take no memory
 ON_GPUS = ("tf32", "16-mixed")  # CPUs have no such products, or none that is faster
 
@@ -122,7 +131,10 @@ def check_writable(run: Path) -> None:
 
 
 def check_same_configuration(config: Mapping[str, Any], run: Path) -> None:
-    """Raise a UserError where a run would go on under another configuration, but `MAY_CHANGE`."""
+    """Raise a UserError where a run would go on under another configuration, but `MAY_CHANGE`.
+
+    What is in `MAY_DIFFER` is warned of: batches, rates and precision can be other from here on.
+    """
     written = configuration(run)
     if not written:
         raise UserError(
@@ -134,17 +146,22 @@ def check_same_configuration(config: Mapping[str, Any], run: Path) -> None:
     with suppress(ValidationError):  # keys that are newer than the run have their defaults
         written = TrainingConfig.model_validate(written).dump()
     before, now = flat(written), flat(config)
-    differences = [
-        f"{key}: {before.get(key)!r} → {now.get(key)!r}"
+    differences = {
+        key: f"{key}: {before.get(key)!r} → {now.get(key)!r}"
         for key in sorted(before.keys() | now.keys())
         if before.get(key) != now.get(key) and key not in MAY_CHANGE
-    ]
-    if differences:
+    }
+    if refused := [line for key, line in differences.items() if key not in MAY_DIFFER]:
         raise UserError(
-            f"{run} was started with another configuration ({'; '.join(differences)}): leave "
+            f"{run} was started with another configuration ({'; '.join(refused)}): leave "
             "these keys as they were (if files have moved, put them or links to them back), or "
-            "start a new run folder"
+            "start a new run folder; init= begins one from these weights"
         )
+    if differences and is_first_process():
+        log.warning(
+            "%s goes on otherwise than it began (%s): from here on it is not, to the bit, the run "
+            "that it would have been", run, "; ".join(differences.values()),
+        )  # fmt: skip
 
 
 def check_same_corpus(corpus: Corpus, run: Path) -> None:
@@ -210,7 +227,17 @@ def check_room(run: Path, model: nn.Module, trainer: TrainerConfig) -> None:
 
 
 def check_lengths(model: Seq2Seq, data: TranslationData) -> None:
-    """Raise a UserError for a sentence that the model cannot read, which would stop it later."""
+    """Raise a UserError for a sentence that the model cannot read, which would stop it later.
+
+    And where all training pairs are left out as too long.
+    """
+    if not data.mixture.extent.pairs:
+        pieces = np.maximum(*lengths(data.corpus.train)) - 1  # </s> does not count
+        raise UserError(
+            f"all {counted(len(pieces), 'training pair')} are longer than data.max_length = "
+            f"{data.max_length} pieces: set data.max_length="
+            f"{int(np.quantile(pieces, 0.99, method='higher'))}, which nearly all are within"
+        )
     if model.max_length is None:
         return
     dev = max(int(side.max()) for side in lengths(data.corpus.dev))

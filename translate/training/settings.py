@@ -371,6 +371,15 @@ MAY_CHANGE = LENGTHS | {"cache", "data.workers", "data.dir"} | {f"trainer.{key}"
     "tensorboard", "wandb", "mlflow",
 )}  # fmt: skip
 
+# what may differ, too, but the run is from there on another than one without the change
+MAY_DIFFER = frozenset({
+    "data.tokens_per_batch", "data.pool_batches", "optimizer.learning_rate",
+    "schedule.warmup_steps", "schedule.final", *(f"trainer.{key}" for key in (
+        "precision", "accumulate", "gradient_clip", "label_smoothing", "validate_every",
+        "validation_sentences",
+    )),
+})  # fmt: skip
+
 
 def flat(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Name the leaves by their places: `{a: {b: 1}}` is `{a.b: 1}`."""

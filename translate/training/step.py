@@ -255,11 +255,25 @@ class TranslationTask(L.LightningModule):
             weight.grad = None
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["learning_rate"] = self.config.optimizer.learning_rate
         checkpoint["means"] = self.means.summed(self.trainer.strategy)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self._keep_rate(checkpoint)
         # runs of before had none
         self.means.begin_with(checkpoint.get("means", {}), main=self.trainer.is_global_zero)
+
+    def _keep_rate(self, checkpoint: dict[str, Any]) -> None:
+        """Put a learning rate that is another than the checkpoint's into it, before it is read."""
+        peak = self.config.optimizer.learning_rate
+        for optimizer in checkpoint.get("optimizer_states", ()):
+            for group in optimizer["param_groups"]:
+                before = checkpoint.get("learning_rate", group.get("initial_lr", peak))
+                if before != peak:
+                    group |= {"lr": group["lr"] * peak / before, "initial_lr": peak}
+        for schedule in checkpoint.get("lr_schedulers", ()):
+            if "base_lrs" in schedule:
+                schedule["base_lrs"] = [peak] * len(schedule["base_lrs"])
 
     def gradients(self) -> list[Tensor]:
         """Return this process's part of the gradient, to be changed in place."""
