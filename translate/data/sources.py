@@ -418,6 +418,6 @@ def _existing(path: Path, key: str) -> Path:
     if file := present(path):
         return file
     raise UserError(
-        f"neither {path} nor {path.name}.gz exists, nor .xz, .bz2, .zst; set data.dir (the "
-        f"folder), {key} (the file) and data.source, data.target (the endings){or_held_out(key)}"
+        f"neither {path} nor {path.name}.gz exists; set data.dir (the folder), {key} (the file) "
+        f"and data.source, data.target (the endings){or_held_out(key)}"
     )
