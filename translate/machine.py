@@ -17,6 +17,7 @@ from pathlib import Path
 THREADS_ARE_CHOSEN = "OMP_NUM_THREADS" in os.environ  # by whoever started this program
 ROOT = Path("/sys/fs/cgroup")
 GROUPS = Path("/proc/self/cgroup")
+TASKS, TIMES = Path("/proc/self/task"), Path("/proc/stat")
 # From malloc.h. Every tensor over 128 KiB would else be mapped and unmapped on each use, and each
 # of its pages zeroed by the kernel again (5,000,000 faults in a short run, 63 with these).
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
@@ -37,6 +38,23 @@ def memory() -> int:
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     groups = _limits("memory", ["memory.max"], ["memory.limit_in_bytes"])
     return min([total, *(limit for numbers in groups for limit in numbers if limit > 0)])
+
+
+def waited() -> float:
+    """Return how long this process's threads have waited for a core, in seconds; 0 off Linux."""
+    times = (_read(path).split() for path in TASKS.glob("*/schedstat"))
+    return sum(int(words[1]) for words in times if len(words) > 1) / 1e9
+
+
+def idle() -> float:
+    """Return how long the cores of this process have been idle, in seconds; 0 off Linux."""
+    if not hasattr(os, "sched_getaffinity"):
+        return 0.0
+    ours = {f"cpu{core}" for core in os.sched_getaffinity(0)}
+    times = (line.split() for line in _read(TIMES).splitlines())
+    # user, nice, system, idle, waiting for a disk …
+    ticks = sum(int(each[4]) + int(each[5]) for each in times if each and each[0] in ours)
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def keep_memory() -> bool:

@@ -21,7 +21,7 @@ from translate.data.module import TranslationData
 from translate.data.tokenizer import own_vocabulary
 from translate.errors import UserError
 from translate.files import locked, refuse_links, remove_half_written, remove_temporaries
-from translate.machine import keep_memory, threads_restored
+from translate.machine import THREADS_ARE_CHOSEN, keep_memory, threads_restored
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
 from translate.names import on_demand
@@ -34,6 +34,7 @@ from translate.training.launch import is_first_process, refuse_other_launch, sta
 from translate.training.resources import on_gpu
 from translate.training.settings import Precision, TrainingConfig, flat, read_config
 from translate.training.step import Read, TranslationTask
+from translate.training.threads import ThreadsBesideOthers
 from translate.training.trainer import build_trainer, ending_together, quieten_lightning
 
 log = logging.getLogger(__name__)
@@ -91,6 +92,7 @@ class TrainingRun:
     Attributes:
         last: the checkpoint that it goes on from, if there is one, and leaves behind.
         main: this is the first process of all.
+        follows_others: nobody has chosen how many threads of the CPU compute.
         precision: what `auto` stands for; noted in the run's record, and found anew neither by a
             later call nor by another process.
     """
@@ -100,6 +102,7 @@ class TrainingRun:
     precision: Precision
     task: TranslationTask
     data: TranslationData
+    follows_others: bool
     compiler: Any  # None: nothing is compiled
     stop: LastCheckpoint
     dev: DevTranslations
@@ -186,6 +189,10 @@ class TrainingRun:
             leave_out_cudnn()
         if trainer.threads:
             torch.set_num_threads(trainer.threads)
+        self.follows_others = (
+            not (trainer.threads or THREADS_ARE_CHOSEN or on_gpu(trainer.accelerator))
+            and resources.processes(trainer) == 1
+        )
         L.seed_everything(self.config.seed, verbose=False)
 
     def build(self) -> None:
@@ -230,6 +237,8 @@ class TrainingRun:
         config, run = self.config, self.run
         guard = StopWhenNotFinite(run, every=config.trainer.log_every, text=self.corpus.train)
         callbacks: list[Callback] = [guard, self.dev, Budget(run)]
+        if self.follows_others and torch.get_num_threads() > 1:
+            callbacks.append(ThreadsBesideOthers(torch.get_num_threads()))
         if config.trainer.averages:
             callbacks.append(AveragedWeights(config.trainer.averaging, total_steps=steps))
         if self.main and self.resuming:  # a run that may not go on, damaged, stays as recorded

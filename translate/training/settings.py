@@ -127,7 +127,8 @@ class TrainerConfig(Node):
         "(its loss is scaled to stay in range)"
     )
     threads: Annotated[int, Field(gt=0, le=1024)] | None = Field(
-        description="CPU threads of each process; null: all cores that it gets"
+        description="CPU threads of each process; null: all cores that it gets, and fewer while "
+        "other processes use them (another number may round differently)"
     )
     accumulate: Annotated[int, Field(gt=0, le=10**6)] = Field(
         description="batches per optimizer step"
