@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from translate.data.corpus import Corpus
     from translate.evaluation.report import Report
     from translate.inference.guard import Guard
+    from translate.inference.markup import Markup
     from translate.inference.translator import Translator
     from translate.search import Search
     from translate.training.settings import TrainingConfig as Config
@@ -36,6 +37,7 @@ def load(
     search: Search | str | Mapping[str, Any] | None = None,
     split_sentences: bool = True,
     guard: Guard | str | Mapping[str, Any] | None = "default",
+    markup: Markup = "auto",
     confidence: bool = True,
     **options: Any,
 ) -> Translator:
@@ -49,6 +51,9 @@ def load(
         split_sentences: translate each sentence of a line by itself.
         guard: looks for translations that cannot be right, and mends or flags them: the name of an
             option of conf/guard, or keys of it, laid over `default`. None trusts the search.
+        markup: `auto`: lines that are well-formed XML are read and written as such, and of others
+            tags are put back and references read; `xml`: every line is XML; `none`: `<` and `&`
+            are characters.
         confidence: read what `translate calibrate` has learned, if there is any.
         options: further keywords of `translate.inference.translator.load`: ensemble, target,
             mbr, shortlist, unknown_words, engine, export, workers, precision, tokens_per_batch,
@@ -63,7 +68,7 @@ def load(
 
     return translator.load(
         run, device=device, search=search, split_sentences=split_sentences, guard=guard,
-        confidence=confidence, **options,
+        markup=markup, confidence=confidence, **options,
     )  # fmt: skip
 
 

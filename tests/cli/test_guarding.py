@@ -29,8 +29,7 @@ def test_items_come_through_and_what_was_done_is_told(program, run: str) -> None
     assert (second, end) == ("", "")
     assert third.startswith("  https://a.de/b?c ")
     assert "{x}" in third
-    assert "line 3 was translated again: " in done.err
-    assert "lost https://a.de/b?c" in done.err
+    assert "lost" not in done.err
     assert done.err.splitlines()[-1].startswith("of 3 lines, ")
     assert program("text", run, "guard=none", stdin=b"der Hund schl\xc3\xa4ft .").err == ""
 
@@ -51,7 +50,6 @@ def test_json_tells_flags(program, run: str) -> None:
     done = program("text", run, "format=json", "ein Haus {x}")
     assert done.status == 0, done.err
     (found,) = json.loads(done.out)["translations"]
-    assert "lost {x}" in found["mended"]
     assert "{x}" in found["text"]
     assert "confidence" not in found
     assert "lost {x}" not in json.dumps(found["flags"])

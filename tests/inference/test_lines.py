@@ -203,7 +203,7 @@ ALL = Protection([*VERBATIM, "number"])
         ("http://例え.jp/犬。犬が", ["http://例え.jp/犬"]),
         ("Mail: a.b+c@d-e.org, now.", ["a.b+c@d-e.org"]),
         ('<b>so</b> <br/> <a href="x">', ["<b>", "</b>", "<br/>", '<a href="x">']),
-        ("&lt; &#8364; R&D AT&T; a < b > c", ["&lt;"]),
+        ("&lt; &#8364; R&D AT&T; a < b > c", ["&lt;", "&#8364;"]),
         ("{name} ${x} {0} %s %(n)d 100 % sicher", ["{name}", "${x}", "{0}", "%s", "%(n)d"]),
         (
             "{{ name }}, ${USER-x} {0:>10} {x!r} {n:,} {a[0]}",

@@ -14,6 +14,7 @@ from pydantic import Field
 from translate.cli.options import Group, PathOption, Sentences, TextOption, TranslatingOptions
 from translate.config import problems
 from translate.data.plain_text import json_line
+from translate.inference.markup import Markup
 from translate.machine import threads_restored
 from translate.vocabulary import EOS
 
@@ -49,10 +50,13 @@ A line is translated sentence by sentence. The guard (guard=default) looks for t
 cannot be right: empty ones, loops, copies of the source, far too long or cut off, and URLs, e-mail
 addresses, tags, placeholders and signs that the vocabulary lacks which did not come through as they
 are. Sentences with such items are then translated without them, and the items put back beside the
-translation of their neighbours, as the attention says: tags in pairs, around what they enclosed.
-Others are searched again; the better translation is kept. What was done or is still wrong is
-reported on standard error with its line number, followed by a count of such lines. Numbers are
-compared, never changed. References such as &eacute; or &nbsp; are read as their characters.
+translation of their neighbours, as the attention says. Others are searched again; the translation
+with less wrong in it is kept. What was done or is still wrong is reported on standard error with
+its line number, followed by a count of such lines. Numbers are compared, never changed.
+
+Sentences with tags are always translated without them, and the tags put back in pairs, around what
+they enclosed. References such as &eacute; or &nbsp; are read as their characters. A line that is
+well-formed XML stays so; with markup=xml every line is XML, with markup=none none is.
 An argument that looks like KEY=VALUE but is not a key is an error, not a sentence; everything after
 -- is a sentence.
 """
@@ -81,6 +85,12 @@ class TextOptions(TranslatingOptions):
     guard: Annotated[Any, Group("default", _guard_problems)] = Field(
         None,
         description="default, with its limits (guard.protect=[url,email], …), or none: no checks",
+    )
+    markup: Markup = Field(
+        "auto",
+        description="auto: a line that is well-formed XML is read and written as such, if the "
+        "guard protects tags, and of others tags are put back and references read; xml: every line "
+        "is XML; none: < and & are characters",
     )
     prefix: TextOption | None = Field(None, description="how every translation begins")
     prefixes: PathOption | None = Field(
@@ -144,6 +154,7 @@ def run(options: TextOptions) -> None:
         options.run,
         **options.loading(),
         split_sentences=options.split == "sentences",
+        markup=options.markup,
         guard=options.guard or None,
         confidence=True,
         interactive=interactive,
@@ -183,7 +194,7 @@ def run(options: TextOptions) -> None:
     if number > 1 and (mended or flagged):
         shown = as_json or options.engine != "native"  # which has no JSON
         log.warning(
-            "of %d lines, improved by translating them again: %d, may be wrong: %d%s",
+            "of %d lines, translated again: %d, may be wrong: %d%s",
             number, mended, flagged, "" if shown else ": format=json has them all",
         )  # fmt: skip
 

@@ -53,6 +53,7 @@ class Segment(NamedTuple):
     pieces: list[str]  # as the text spells them; none where no word will be replaced
     constraint: Constraint
     asked: str = ""  # the words of the constraint, which its source need not have
+    xml: bool = False  # and so must its translation be
 
     @property
     def fixed(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -17,6 +17,7 @@ from translate.data.plain_text import has_text, one_line, unspaced, without_surr
 from translate.inference.batches import Segment
 from translate.inference.confidence import evidence
 from translate.inference.lines import Kind, Protection
+from translate.inference.markup import Markup
 from translate.inference.text_constraints import TextConstraint
 from translate.inference.translation import Translation
 from translate.search import AnySearchConfig, DiverseConfig, Search, SearchConfig, build
@@ -85,6 +86,12 @@ class GuardConfig(Node):
         description="how to search once more what looks wrong, but for lost items; what "
         "search.rules asks for holds as well, whichever is stricter"
     )
+
+    def reading(self, markup: Markup) -> GuardConfig:
+        """Return the node for lines that are read so: tags are protected in XML, else not."""
+        kinds = [kind for kind in self.protect if kind != "tag"]
+        protect = {"auto": self.protect, "none": tuple(kinds), "xml": (*kinds, "tag")}[markup]
+        return self.model_copy(update={"protect": protect})
 
     def contradictions(self) -> Iterator[str]:
         if banned := self.again.rules.banned:
@@ -155,17 +162,15 @@ class Guard:
         """Return the n best of each segment, replaced where the best is wrong; all flagged.
 
         Args:
-            without: translates a segment without its items, and puts them back by the alignment.
+            without: translates a segment with other names, or without, and puts them back.
             renamed: translates a segment with a common name for its first word, which is put back;
                 none where it is lost.
             apart: translates a segment clause by clause.
             again: translates by the other search.
         """
         first = list(map(self._tried, segments, n_best))
-        # a model that writes the items may still have lost the sentence around them
-        holding = {i for i, each in enumerate(segments) if self.protection.spans(each.text)}
-        suspects = [i for i, one in enumerate(first) if one.damage or i in holding]
-        kept = self._improved(segments, first, suspects, without, preferred=holding)
+        suspects = [i for i, one in enumerate(first) if one.damage]
+        kept = self._improved(segments, first, suspects, without)
         self._name_first(segments, first, kept, renamed)
         suspects = [i for i, one in enumerate(kept) if "too short" in one.wrong]
         kept = self._improved(segments, kept, suspects, apart)
@@ -174,11 +179,20 @@ class Guard:
         return list(map(self._reported, segments, first, kept))
 
     def whole(
-        self, line: str, constraint: TextConstraint, n_best: list[Translation]
+        self,
+        line: str,
+        constraint: TextConstraint,
+        n_best: list[Translation],
+        read: Callable[[str], str],
     ) -> list[Translation]:
-        """Flag the n best of a line where a cut between segments went through an item."""
-        line, asked = one_line(without_surrogates(line)), constraint.words
-        return [_flagged(one, self.protection.damage(line, one.text, asked)) for one in n_best]
+        """Flag the n best of a line where a cut between segments went through an item.
+
+        Args:
+            read: what a line with markup stands for.
+        """
+        line, asked = read(one_line(without_surrogates(line))), constraint.words
+        damage = [self.protection.damage(line, read(one.text), asked) for one in n_best]
+        return list(map(_flagged, n_best, damage))
 
     def _tried(self, segment: Segment, n_best: list[Translation]) -> Try:
         return Try(*self._judged(segment, n_best[0]), n_best)
@@ -194,19 +208,15 @@ class Guard:
         tries: Sequence[Try],
         suspects: Sequence[int],
         retry: Retry,
-        *,
-        preferred: Collection[int] = (),
     ) -> list[Try]:
         """Return the better of two tries for each suspect: less damage, then less wrong at all.
 
-        Damage comes first, for it is done to what is the user's own. Of equals the first is kept,
-        but of the `preferred` ones the second.
+        Damage comes first, for it is done to what is the user's own. Of equals the first is kept.
         """
         kept = list(tries)
         if suspects:
             for i, other in zip(suspects, retry([segments[i] for i in suspects]), strict=True):
                 both = [kept[i], self._tried(segments[i], other)]
-                both = both[::-1] if i in preferred else both
                 kept[i] = min(both, key=lambda one: (len(one.damage), len(one.wrong)))
         return kept
 

@@ -19,14 +19,15 @@ from jaxtyping import Float
 from translate.data.tokenizer import Tokenizers
 from translate.inference.batches import by_length
 from translate.inference.forcing import TeacherForcing, as_numpy
+from translate.inference.markup import as_characters
 from translate.inference.translation import Translation
 from translate.models.head import AttentionHead
 
 TOKEN = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
-OPENING = re.compile(r"<([A-Za-z][\w:.-]*)(?=[\s>/])[^<>]*(?<!/)>")
-CLOSING = re.compile(r"</([A-Za-z][\w:.-]*)\s*>")
+OPENING = re.compile(r"<([^\W\d][\w:.-]*)(?=[\s>/])[^<]*(?<!/)>")
+CLOSING = re.compile(r"</([^\W\d][\w:.-]*)\s*>")
 # tags that may stand inside a word; others, such as <br>, part two words
-INSIDE_WORDS = re.compile(r"</?(?!(?:br|hr|p|div|li|td|th|tr|h\d|ul|ol|table)\b)[A-Za-z]|&")
+INSIDE_WORDS = re.compile(r"</?(?!(?:br|hr|p|div|li|td|th|tr|h\d|ul|ol|table)\b)[^\W\d]|&")
 TIGHT = set(",.;:!?)]}…»”、。，！？")  # marks without a space before them
 VOID = {"br", "hr", "img", "input", "wbr"}  # elements of HTML that nothing closes
 REACH = 2.0  # tokens: how fast neighbours of a place count less
@@ -34,6 +35,7 @@ REACH = 2.0  # tokens: how fast neighbours of a place count less
 Spans = Sequence[tuple[int, int]]  # characters
 TakenOut = tuple[str, int, tuple[bool, bool]]  # a text, the place it stood at, spaces beside it
 Weights = Float[np.ndarray, "T S"]
+NO_WEIGHTS: Weights = np.zeros((0, 0))
 
 
 @dataclass
@@ -57,13 +59,18 @@ class InlineItem:
 
 @dataclass(frozen=True)
 class BareText:
-    """A sentence without its items."""
+    """A sentence without its items.
+
+    Attributes:
+        xml: whether its translation is XML, in which no character may look like markup.
+    """
 
     text: str
     items: list[InlineItem]
+    xml: bool = False
 
 
-def take_out(text: str, spans: Spans) -> BareText:
+def take_out(text: str, spans: Spans, *, xml: bool = False) -> BareText:
     """Return a sentence without the items at these places."""
     bare, pieces, position = "", list[TakenOut](), 0
     for start, end in spans:
@@ -80,7 +87,7 @@ def take_out(text: str, spans: Spans) -> BareText:
             position += len(text[end:]) - len(text[end:].lstrip(" "))
     bare = (bare + text[position:]).rstrip()
     tokens = [match.span() for match in TOKEN.finditer(bare)]
-    return BareText(bare, list(_nested(pieces, tokens)))
+    return BareText(bare, list(_nested(pieces, tokens)), xml)
 
 
 def _nested(pieces: Sequence[TakenOut], tokens: Spans) -> Iterator[InlineItem]:
@@ -119,11 +126,12 @@ def put_back(bare: BareText, translation: str, weights: Weights) -> str:
     """
     tokens = [match.span() for match in TOKEN.finditer(translation)]
     placed = _placed(bare.items, weights, 0, len(tokens))
+    characters = as_characters if bare.xml else str
     written, position = "", 0
     for place, text in _insertions(placed, translation, tokens, 0):
-        written += translation[position:place] + text
-        position = place
-    return (written + translation[position:]).rstrip()
+        written += characters(translation[position:place]) + text
+        position = max(position, place)
+    return (written + characters(translation[position:])).rstrip()
 
 
 @dataclass(frozen=True)
@@ -193,11 +201,14 @@ class Placement:
             (text.text, translation.text)
             for text, translations in zip(bare, n_best, strict=True)
             for translation in translations
+            if text.items
         ]
         weights = iter(self._weights(pairs))
         return [
             [
                 replace(each, text=put_back(text, each.text, next(weights)), alignment=None)
+                if text.items
+                else replace(each, text=put_back(text, each.text, NO_WEIGHTS))
                 for each in translations
             ]
             for text, translations in zip(bare, n_best, strict=True)
@@ -267,6 +278,7 @@ def _placed(items: Sequence[InlineItem], weights: Weights, first: int, last: int
     placed: list[Placed] = []
     free = np.zeros(len(weights), dtype=bool)
     free[first:last] = True
+    after = first  # the last of the tags that are alone, whose order stays
     # those that enclose words go first: the others can stand between any two tokens
     for item in sorted(items, key=lambda item: item.start >= item.end):
         if item.start < item.end and free.any():
@@ -275,6 +287,8 @@ def _placed(items: Sequence[InlineItem], weights: Weights, first: int, last: int
             placed.append(Placed(item, start, end, _placed(item.inner, weights, start, end)))
         else:
             place = _beside(weights, item, first, last)
+            if item.text[0] == "<":
+                after = place = max(after, place)
             place = next((each.end for each in placed if each.start < place < each.end), place)
             inner = _placed(item.inner, weights, place, place)
             placed.append(Placed(item, place, place, inner))

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from html import unescape
 from itertools import accumulate, chain, pairwise
 from typing import Any, Literal
 
@@ -30,8 +29,10 @@ from translate.data.plain_text import (
     without_surrogates,
 )
 from translate.data.tokenizer import Tokenizer
+from translate.inference import markup
 from translate.inference.casing import Case, plain_case, written
 from translate.inference.inline import take_out
+from translate.inference.markup import KEPT, TAG, Markup, Reading
 from translate.inference.translation import NOTHING, Translation
 
 log = logging.getLogger(__name__)
@@ -63,7 +64,7 @@ VERBATIM: dict[Kind, str] = {
     r"(?:[^\s<>\"()、。，；：！？（）「」]|\([^\s<>\"()]*\))*(?:[^\W_][/&#=_-]*|\([^\s<>\"()]*\))",
     "email": rf"(?<!{WORD})(?<![.+-])(?:{WORD}|[.+-]){{1,64}}@"
     rf"(?:(?:{WORD}|-){{1,64}}(?:\.(?:{WORD}|-){{1,64}})+|[\w-]{{1,64}}(?:\.[\w-]{{1,64}})+)",
-    "tag": r"</?[A-Za-z][^<>]{0,500}>|&(?:lt|gt|#60|#62);",
+    "tag": f"{TAG}|{KEPT}",
     # of Python, JavaScript, Jinja and shells; then of printf, for whose flag a space may not stand
     "placeholder": r"\$?\{\{? ?[\w.\[\]]{0,64}(?:![rsa])?(?:[:|,-][^{}\s]{0,32})? ?\}\}?"
     r"|%(?:\(\w{1,64}\)|\d{1,2}\$)?[-+#0]?\d{0,4}(?:\.\d{1,3})?(?:hh?|ll?)?[diouxXeEfFgGcs@]"
@@ -76,27 +77,12 @@ SPACED_THOUSANDS = re.compile(r"(?<!\d)\d{1,3}(?:[ \u2009]\d{3})+(?!\d)")
 TRACE, DIGIT = re.compile(r"[@<&{%]|://|(?i:www\.)"), re.compile(r"\d")
 
 
-# references to characters, but those of < and >, which would become tags
-REFERENCE = re.compile(
-    r"&(?!(?:lt|gt|#60|#62);)(?:#\d{1,8}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]\w{1,31});"
-)
-AND = re.compile(r"&(?!(?:lt|gt|#60|#62);)")
 FIRST_WORD = re.compile(r"[^\w\s<&{]*([^\W\d_][\w'’-]*[^\W_])")
 SYMBOLS = {"So", "Sm"}  # but those of ASCII, which SIGNS_OR_WORD leaves out
 # a run of symbols, with what joins or colours emoji, or a word; never punctuation beside it
 SIGNS_OR_WORD = re.compile(
     r"°[CFK]\b|[^\w\s!-/:-@\[-`{-~¡¿«»“”„‘’‹›、，；：。！？]+|\w+(?:[-'’]\w+)*"
 )
-
-
-def unescaped(line: str) -> str:
-    """Read references as the characters that they stand for: &nbsp; is a space, &amp; an &."""
-    return REFERENCE.sub(lambda match: unescape(match[0]), line) if "&" in line else line
-
-
-def writes_references(line: str) -> bool:
-    """Tell whether every & of a line begins a reference."""
-    return "&amp;" in line and not AND.search(REFERENCE.sub("", line))
 
 
 class Protection:
@@ -264,6 +250,7 @@ class CutLine:
         gaps: gaps[i] stands before texts[i], and the last gap behind all.
         texts: without white space around them.
         ids: of each text, without </s>.
+        xml: whether it is XML, which its texts must be written as.
         references: whether an & is to be written as a reference, as in the source.
         case: in which the translation is to be written; None: as it comes.
         flags: what may be wrong with every translation.
@@ -272,6 +259,7 @@ class CutLine:
     gaps: tuple[str, ...]
     texts: tuple[str, ...]
     ids: tuple[list[int], ...]
+    xml: bool = False
     references: bool = False
     case: Case | None = None
     flags: tuple[str, ...] = ()
@@ -283,7 +271,7 @@ class CutLine:
         for the rest.
         """
         if not self.texts:
-            return [replace(NOTHING, text=self.gaps[0], flags=self.flags)]
+            return [replace(NOTHING, text=self._as_source(self.gaps[0]), flags=self.flags)]
         if self.gaps == ("", "") and not self.references and self.case is None:
             return n_best_lists[0]
         most = max(map(len, n_best_lists))
@@ -297,11 +285,8 @@ class CutLine:
         text = first + parts[0].text
         for gap, part in zip(inner, parts[1:], strict=True):
             text += (gap or _space(text, part.text)) + part.text
-        text += last
-        if self.case is not None:
-            text = written(text, self.case, WHOLE.spans(text))
         return Translation(
-            text=AND.sub("&amp;", text) if self.references else text,
+            text=self._as_source(text + last),
             score=math.fsum(part.score for part in parts),
             log_prob=math.fsum(part.log_prob for part in parts),
             tokens=tuple(chain.from_iterable(part.tokens for part in parts)),
@@ -312,6 +297,12 @@ class CutLine:
             mended=_together(part.mended for part in parts),
             confidence=min(sure) if len(sure) == len(parts) else None,
         )
+
+    def _as_source(self, text: str) -> str:
+        """Write a translation in the case and with the references of its source."""
+        if self.case is not None:
+            text = written(text, self.case, WHOLE.spans(text))
+        return markup.written(text) if self.references else text
 
 
 class Cutter:
@@ -324,6 +315,7 @@ class Cutter:
             addresses and tags, which it need not translate, are not counted.
         sentences: whether each sentence is a text of its own; else only those of a line that is
             longer than the limit.
+        markup: how lines are read.
     """
 
     def __init__(
@@ -334,7 +326,9 @@ class Cutter:
         limit: int,
         sentences: bool,
         practised: int | None = None,
+        markup: Markup | Literal["references"] = "references",
     ) -> None:
+        self._markup = markup
         self._tokenizer, self._language = tokenizer, without_surrogates(language)
         self._sentences, self._most = sentences, limit
         self._limit = limit if practised is None else min(practised, limit)
@@ -351,14 +345,20 @@ class Cutter:
             whole: not into sentences, if the line is within the limit.
             asked: something must be in its translation, so that all of it is translated.
         """
-        text, case = unescaped(line), None
+        reading, case = self.read(line), None
+        text = reading.text
         if not asked and (runs := unbroken(text)):
             cut = self._cut_around(runs, text, number, whole=whole)
-            return replace(cut, references=writes_references(line))
+            return replace(cut, xml=reading.xml, references=reading.references)
         if _has_capitals(text) and not asked:
             text, case = plain_case(text, WHOLE.spans(text), self._count)
         cut = self._cut(text, number, whole=whole, asked=asked)
-        return replace(cut, references=writes_references(line), case=case)
+        return replace(cut, xml=reading.xml, references=reading.references, case=case)
+
+    def read(self, line: str) -> Reading:
+        """Return what a line stands for."""
+        marked = "<" in line or "&" in line or self._markup == "xml"
+        return markup.read(line, self._markup) if marked else Reading(line)
 
     def _cut(self, line: str, number: int, *, whole: bool, asked: bool) -> CutLine:
         line = one_line(without_surrogates(line))

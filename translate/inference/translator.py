@@ -12,8 +12,9 @@ The way of a line through `Translator`, with the modules beside this one that ha
     _search       the n best of each in order                          minimum_bayes_risk
     _translate    → Translation: of the line, joined                   lines
 
-Before they are joined the guard looks at them (guard), and has some made again: by its own search,
-or without what must be copied (`_without_items`, inline).
+What must be copied is taken out of a segment and put back into its translations (`_without_items`,
+inline). Before they are joined the guard looks at them (guard), and has some made again: by its own
+search, clause by clause (`_apart`), or with other names (`_renamed`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 
@@ -55,8 +56,9 @@ from translate.inference.bundle import Bundle
 from translate.inference.confidence import Confidence, evidence
 from translate.inference.forcing import TeacherForcing, as_numpy, encoded_pairs
 from translate.inference.guard import Guard, configured
-from translate.inference.inline import Placement, renamed, take_out
+from translate.inference.inline import BareText, Placement, renamed, take_out
 from translate.inference.lines import CutLine, Cutter, Protection
+from translate.inference.markup import Markup
 from translate.inference.minimum_bayes_risk import Utility, ranked
 from translate.inference.text_constraints import (
     NO_CONSTRAINT,
@@ -119,6 +121,9 @@ class Translator:
         practised: likewise, of a line with more pieces of words; None: the same number.
         common_names: names that training has often shown to stay as they are.
         split_sentences: translate each sentence of a line by itself, as the model has seen them.
+        markup: `auto`: a line that is well-formed XML, and has tags or references, is read and
+            written as such, if the guard protects tags; of others references are read, and tags
+            taken out and put back. `xml`: every line is XML. `none`: `<` and `&` are characters.
         languages: ISO 639-1 codes of source and target, where they are known.
         unknown_words: what to write for each <unk>, by the attention; None leaves them.
         workers: 2 or more: processes of one thread each that translate batches at the same time,
@@ -143,6 +148,7 @@ class Translator:
         practised: int | None = None,
         common_names: Sequence[str] = (),
         split_sentences: bool = False,
+        markup: Markup = "auto",
         languages: tuple[str, str] = ("", ""),
         unknown_words: UnknownWords | None = None,
         workers: int = 1,
@@ -160,12 +166,15 @@ class Translator:
         self.search = search
         self._scored_at_once = tokens_per_batch or TOKENS_SCORED
         self.tokens_per_batch = tokens_per_batch or default_tokens(self.device)
+        protects_tags = guard is not None and "tag" in guard.config.protect
+        self._unguarded = Protection(["tag"] if markup == "xml" else [])
         self._cut = Cutter(
             tokenizers.source,
             language=languages[0],
             limit=most_pieces(model, max_source_length),
             practised=practised,
             sentences=split_sentences,
+            markup=markup if markup != "auto" or protects_tags else "references",
         )
         self.unknown_words = unknown_words and unknown_words.read_by(tokenizers.source)
         self.mbr = mbr
@@ -191,6 +200,13 @@ class Translator:
         if attends(self.model):
             head = self._taught or choose_head(self.model, layer=None, head=None)
         return Placement(self.tokenizers, self.forcing, head, tokens_per_batch=TOKENS_SCORED)
+
+    @property
+    def _protection(self) -> Protection:
+        return self._unguarded if self.guard is None else self.guard.protection
+
+    def _read(self, line: str) -> str:
+        return self._cut.read(line).text
 
     @cached_property
     def _maps(self) -> Any:
@@ -260,21 +276,20 @@ class Translator:
             if asked:
                 encoded = self._constraint_encoder(constraint, count, i)
             segments += self._segments(cut[-1], encoded, constraint.words if asked else "")
-        n_best = search(segments)
+        n_best = self._without_items(search, segments)
         if self.guard is not None:
-            protection = self.guard.protection
             n_best = self.guard.watch(
                 segments, n_best,
-                without=partial(self._without_items, protection, search),
-                renamed=partial(self._renamed, protection, search, protection.first_name),
+                without=partial(self._without_names, search),
+                renamed=partial(self._renamed, search, self._protection.first_name),
                 apart=partial(self._apart, search),
-                again=partial(search, again=True),
+                again=partial(self._without_items, partial(search, again=True)),
             )  # fmt: skip
         of_texts = iter(n_best)
         joined = [line.joined([next(of_texts) for _ in line.texts]) for line in cut]
         if self.guard is not None:
             joined = [
-                self.guard.whole(*line, n_best) if each.case is None else n_best
+                self.guard.whole(*line, n_best, self._read) if each.case is None else n_best
                 for line, each, n_best in zip(lines, cut, joined, strict=True)
             ]
             if self.confidence is not None:
@@ -290,7 +305,7 @@ class Translator:
         """Return the segments that the model reads of a line, each with its constraint."""
         spelled = self.tokenizers.source.spelled if self.unknown_words else lambda text: []
         return [
-            Segment(text, ids, spelled(text), constraint, asked)
+            Segment(text, ids, spelled(text), constraint, asked, line.xml)
             for text, ids, constraint in zip(line.texts, line.ids, wanted, strict=True)
         ]
 
@@ -367,20 +382,20 @@ class Translator:
         )
 
     def _without_items(
-        self, protection: Protection, search: Find, segments: Sequence[Segment]
+        self, search: Find, segments: Sequence[Segment], *, names: bool = False
     ) -> list[list[Translation]]:
-        """Return the n best of each, translated without its items, which are then put back.
+        """Return the n best of each, translated without its items, which are then put back."""
+        return self._put_back(search, segments, [self._bare(s, names=names) for s in segments])
 
-        Common names stand in for rare ones, where each then comes through.
-        """
-        n_best = self._renamed(protection, search, protection.names, segments)
+    def _without_names(self, search: Find, segments: Sequence[Segment]) -> list[list[Translation]]:
+        """Return the n best of each with common names for rare ones; without, where one is lost."""
+        n_best = self._renamed(search, self._protection.names, segments)
         lost = [each for each, answers in zip(segments, n_best, strict=True) if not answers]
-        taken_out = iter(self._bare(protection, search, lost))
+        taken_out = iter(self._without_items(search, lost, names=True))
         return [answers or next(taken_out) for answers in n_best]
 
     def _renamed(
         self,
-        protection: Protection,
         search: Find,
         names: Callable[[str], list[tuple[int, int]]],
         segments: Sequence[Segment],
@@ -391,39 +406,70 @@ class Translator:
             for each in segments
         ]
         others = [each._replace(text=text.text) for each, text in zip(segments, texts, strict=True)]
-        n_best = self._bare(protection, search, others)
+        n_best = self._without_items(search, others, names=True)
         return [text.restored(each) for text, each in zip(texts, n_best, strict=True)]
-
-    def _bare(
-        self, protection: Protection, search: Find, segments: Sequence[Segment]
-    ) -> list[list[Translation]]:
-        """Return the n best of each, translated without its items, which are put back."""
-        bare = [
-            take_out(each.text, [] if each.fixed else protection.spans(each.text, names=True))
-            for each in segments
-        ]
-        lines = [self._cut.clauses(text.text) for text in bare]
-        return self._placement(bare, self._cut_otherwise(search, segments, lines))
 
     def _apart(self, search: Find, segments: Sequence[Segment]) -> list[list[Translation]]:
         """Return the n best of each, translated clause by clause."""
-        lines = [self._cut.clauses(each.text, len(each.ids) // 2) for each in segments]
-        return self._cut_otherwise(search, segments, lines)
-
-    def _cut_otherwise(
-        self, search: Find, segments: Sequence[Segment], lines: Sequence[CutLine]
-    ) -> list[list[Translation]]:
-        """Return the n best of segments, translated as the texts of lines; fixed ones stay."""
-        nothing = self._constraint_encoder.nothing_asked
-        parts: list[Segment] = []
-        for segment, line in zip(segments, lines, strict=True):
-            again = self._segments(line, [nothing] * len(line.texts), "")
-            parts += [segment] if segment.fixed else again
-        n_best = iter(search(parts))
-        return [
-            next(n_best) if segment.fixed else line.joined([next(n_best) for _ in line.texts])
-            for segment, line in zip(segments, lines, strict=True)
+        bare = [
+            self._bare(each) or (None if each.fixed else BareText(each.text, []))
+            for each in segments
         ]
+        return self._put_back(search, segments, bare, apart=True)
+
+    def _bare(self, segment: Segment, *, names: bool = False) -> BareText | None:
+        """Return the text of a segment without its items; None: it has none, or is fixed.
+
+        Args:
+            names: are items too; its text need not be that of its ids.
+        """
+        if segment.fixed and not segment.xml:
+            return None
+        spans = self._protection.spans(segment.text, names=names)
+        wanted = bool(spans) or segment.xml or names
+        return take_out(segment.text, spans, xml=segment.xml) if wanted else None
+
+    def _put_back(
+        self,
+        search: Find,
+        segments: Sequence[Segment],
+        bare: Sequence[BareText | None],
+        *,
+        apart: bool = False,
+    ) -> list[list[Translation]]:
+        """Return the n best of segments that are translated as their bare texts, with their items.
+
+        Args:
+            bare: of each segment; None: it is translated as it is.
+            apart: clause by clause, but for what is fixed.
+        """
+        nothing = self._constraint_encoder.nothing_asked
+        lines: list[CutLine | None] = []
+        parts: list[Segment] = []
+        for segment, text in zip(segments, bare, strict=True):
+            if text is None:
+                lines.append(None)
+                parts.append(segment)
+                continue
+            if segment.fixed:
+                ids = self.tokenizers.source.encode(text.text)
+                line, wanted = CutLine(("", ""), (text.text,), (ids,)), [segment.constraint]
+            else:
+                line = self._cut.clauses(text.text, len(segment.ids) // 2 if apart else None)
+                wanted = [nothing] * len(line.texts)
+            lines.append(line)
+            parts += self._segments(line, wanted, segment.asked)
+        answers = iter(search(parts))
+        n_best = [
+            next(answers) if line is None else line.joined([next(answers) for _ in line.texts])
+            for line in lines
+        ]
+        changed = [i for i, text in enumerate(bare) if text is not None]
+        texts = [text for text in bare if text is not None]
+        for i, placed in zip(changed, self._placement(texts, [n_best[i] for i in changed]),
+                             strict=True):  # fmt: skip
+            n_best[i] = placed
+        return n_best
 
     def score(self, sources: Iterable[str], targets: Iterable[str]) -> list[Score]:
         """Score each target as the translation of its source, by teacher forcing.
@@ -475,6 +521,7 @@ def load(
     target: str | None = None,
     search: Search | SearchConfig | str | Mapping[str, Any] | None = None,
     split_sentences: bool = False,
+    markup: Markup = "auto",
     guard: Guard | str | Mapping[str, Any] | None = None,
     mbr: Utility | None = None,
     shortlist: str | Path | None = None,
@@ -515,6 +562,8 @@ def load(
     for name, count in counts.items():
         if count is not None and (type(count) is not int or count < 1):
             raise UserError(f"{name}={count!r}: must be a whole number of at least 1")
+    if markup not in get_args(Markup):
+        raise UserError(f"markup={markup!r}: must be one of {', '.join(get_args(Markup))}")
     if not isinstance(split_sentences, bool):
         raise UserError(f"split_sentences={split_sentences!r}: must be True or False")
     keep_memory()
@@ -539,6 +588,7 @@ def load(
         limiting = on_demand(READ_SHORTLIST)(Path(shortlist), loaded.tokenizers).limiting
     node = configured(guard, options) if isinstance(guard, str | Mapping) else None
     if node is not None:
+        node = node.reading(markup)
         source_language, target_language = loaded.config.languages
         foreign = source_language != target_language
         tokenizer = loaded.tokenizers.source
@@ -576,6 +626,7 @@ def load(
         practised=loaded.config.practised,
         common_names=loaded.config.common_names,
         split_sentences=split_sentences,
+        markup=markup,
         languages=loaded.config.languages,
         unknown_words=unknown_words,
         workers=workers if engine == "native" and workers else 1,
