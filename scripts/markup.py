@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Measure what markup costs, and where tags are put.
 
-    python scripts/markup.py RUN --table test.en-de.tsv.gz [--lines 2000]  # source TAB target
+    python scripts/markup.py RUN --table test.en-de.tsv.gz --lines 2000  # source TAB target
     python scripts/markup.py RUN --fuzz 10000
 
 With a table, the sentences whose two sides have the same tags are taken. The model reads each

@@ -1,3 +1,4 @@
+#!/usr/bin/env python
 """Measure what a trained model makes of text as people write it.
 
     python scripts/robustness.py phrases RUN tests/everyday_phrases.tsv

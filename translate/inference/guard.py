@@ -16,7 +16,7 @@ from translate.config import Node, read
 from translate.data.plain_text import has_text, one_line, unspaced, without_surrogates
 from translate.inference.batches import Segment
 from translate.inference.confidence import evidence
-from translate.inference.lines import Kind, Protection
+from translate.inference.lines import Kind, Protection, never
 from translate.inference.markup import Markup
 from translate.inference.text_constraints import TextConstraint
 from translate.inference.translation import Translation
@@ -120,8 +120,8 @@ class Guard:
         first: SearchConfig,
         *,
         foreign: bool,
-        lacks: Callable[[str], bool] = lambda character: False,
-        rare: Callable[[str], bool] = lambda word: False,
+        lacks: Callable[[str], bool] = never,
+        rare: Callable[[str], bool] = never,
         limiting: Callable[[Search], Search] | None = None,
     ) -> None:
         self.config, self.protection = config, Protection(config.protect, lacks, rare)

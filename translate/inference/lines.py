@@ -85,6 +85,11 @@ SIGNS_OR_WORD = re.compile(
 )
 
 
+def never(text: str) -> bool:
+    """Tell that it is not so, whatever the text."""
+    return False
+
+
 class Protection:
     """A comparison of a text with its translation.
 
@@ -102,8 +107,8 @@ class Protection:
     def __init__(
         self,
         kinds: Collection[Kind],
-        lacks: Callable[[str], bool] = lambda character: False,
-        rare: Callable[[str], bool] = lambda word: False,
+        lacks: Callable[[str], bool] = never,
+        rare: Callable[[str], bool] = never,
     ) -> None:
         verbatim = [pattern for kind, pattern in VERBATIM.items() if kind in kinds]
         self._verbatim = re.compile("|".join(verbatim)) if verbatim else None

@@ -57,7 +57,7 @@ from translate.inference.confidence import Confidence, evidence
 from translate.inference.forcing import TeacherForcing, as_numpy, encoded_pairs
 from translate.inference.guard import Guard, configured
 from translate.inference.inline import BareText, Placement, renamed, take_out
-from translate.inference.lines import CutLine, Cutter, Protection
+from translate.inference.lines import CutLine, Cutter, Protection, never
 from translate.inference.markup import Markup
 from translate.inference.minimum_bayes_risk import Utility, ranked
 from translate.inference.text_constraints import (
@@ -385,7 +385,10 @@ class Translator:
         self, search: Find, segments: Sequence[Segment], *, names: bool = False
     ) -> list[list[Translation]]:
         """Return the n best of each, translated without its items, which are then put back."""
-        return self._put_back(search, segments, [self._bare(s, names=names) for s in segments])
+        bare = [self._bare(segment, names=names) for segment in segments]
+        if all(text is None for text in bare):
+            return search(segments)
+        return self._put_back(search, segments, bare)
 
     def _without_names(self, search: Find, segments: Sequence[Segment]) -> list[list[Translation]]:
         """Return the n best of each with common names for rare ones; without, where one is lost."""
@@ -464,11 +467,10 @@ class Translator:
             next(answers) if line is None else line.joined([next(answers) for _ in line.texts])
             for line in lines
         ]
-        changed = [i for i, text in enumerate(bare) if text is not None]
-        texts = [text for text in bare if text is not None]
-        for i, placed in zip(changed, self._placement(texts, [n_best[i] for i in changed]),
-                             strict=True):  # fmt: skip
-            n_best[i] = placed
+        texts = {i: text for i, text in enumerate(bare) if text is not None}
+        placed = self._placement([*texts.values()], [n_best[i] for i in texts])
+        for i, one in zip(texts, placed, strict=True):
+            n_best[i] = one
         return n_best
 
     def score(self, sources: Iterable[str], targets: Iterable[str]) -> list[Score]:
@@ -594,7 +596,7 @@ def load(
         tokenizer = loaded.tokenizers.source
         guard = Guard(
             node, options, foreign=foreign, limiting=limiting, lacks=tokenizer.lacks,
-            rare=_never if source_language in CAPITAL_NOUNS else tokenizer.is_rare,
+            rare=never if source_language in CAPITAL_NOUNS else tokenizer.is_rare,
         )  # fmt: skip
     learned = confidence if isinstance(confidence, Confidence) else None
     as_learned = loaded.tokenizers.source.tag == loaded.config.tag and not (
@@ -637,10 +639,6 @@ def load(
     )
     prepack(translator.model)
     return translator
-
-
-def _never(word: str) -> bool:
-    return False
 
 
 def _answer_at_once(model: Seq2Seq, engine: Engine) -> None:
