@@ -61,6 +61,8 @@ MAY: dict[str, list[Any]] = {
     **{key: ["x"] for key in listed(TEXT)},
     **{key: [1e9] for key in listed(UNBOUNDED)},
     "data.attribution": ["", "x"],
+    "data.hold_out.dev": [7],  # beside auto, a number of sentences
+    "data.hold_out.test": [7],
     "tokenizer.pretrained": ["x"],  # whether there is such a folder, a run that has it may ask
 }
 

@@ -350,7 +350,7 @@ def test_sentences_may_fill_all_positions_of_the_model_and_no_more(
     monkeypatch.setattr(preflight, "lengths", lambda table: (np.array([3, dev]), np.array([5, 2])))
     data: Any = SimpleNamespace(
         corpus=SimpleNamespace(dev=None),
-        planned=SimpleNamespace(extent=SimpleNamespace(longest=train)),
+        planned=SimpleNamespace(extent=SimpleNamespace(longest=train, pairs=2)),
     )
     model: Any = SimpleNamespace(max_length=8)
     with pytest.raises(UserError, match="has 9 pieces") if 9 in (train, dev) else nullcontext():

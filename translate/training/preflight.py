@@ -231,7 +231,7 @@ def check_lengths(model: Seq2Seq, data: TranslationData) -> None:
 
     And where all training pairs are left out as too long.
     """
-    if not data.mixture.extent.pairs:
+    if not data.planned.extent.pairs:
         pieces = np.maximum(*lengths(data.corpus.train)) - 1  # </s> does not count
         raise UserError(
             f"all {counted(len(pieces), 'training pair')} are longer than data.max_length = "
