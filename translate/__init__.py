@@ -56,8 +56,8 @@ def load(
             are characters.
         confidence: read what `translate calibrate` has learned, if there is any.
         options: further keywords of `translate.inference.translator.load`: ensemble, target,
-            mbr, shortlist, unknown_words, engine, export, workers, precision, tokens_per_batch,
-            interactive.
+            terms, mbr, shortlist, unknown_words, engine, export, workers, precision,
+            tokens_per_batch, interactive.
 
     The process keeps the memory it has from then on, for speed (glibc alone).
 

@@ -349,6 +349,11 @@ class TranslatingOptions(Options):
         description="a file from translate shortlist: faster, with only each sentence's likely "
         "words; probabilities are then relative to these words",
     )
+    terms: PathOption | None = Field(
+        None,
+        description="a file of SOURCE<tab>TARGET lines, what terms are to be called: several lines "
+        "of a term are alternatives; a sentence whose translation lacks one is searched again",
+    )
     replace_unknown: bool = Field(
         False,
         description="true: replace each <unk> by the source word that it attends to most; only a "
@@ -393,8 +398,8 @@ class TranslatingOptions(Options):
         words = UnknownWords({}) if self.replace_unknown else None
         if self.dictionary is not None:
             words = UnknownWords.read(self.dictionary)
-        same = ("target", "search", "mbr", "shortlist", "engine", "export", "workers", "precision",
-                "device", "tokens_per_batch")  # fmt: skip
+        same = ("target", "search", "mbr", "shortlist", "terms", "engine", "export", "workers",
+                "precision", "device", "tokens_per_batch")  # fmt: skip
         return {
             "ensemble": self.ensemble or (), "unknown_words": words,
             **{key: getattr(self, key) for key in same},

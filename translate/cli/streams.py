@@ -48,6 +48,7 @@ Advance = Callable[[int], None]
 # keys of files with a line for each line, or for each word
 READ = {
     "input", "reference", "gold", "prefixes", "constraints", "dictionary", "domains", "shortlist",
+    "terms",
 }  # fmt: skip
 
 

@@ -49,7 +49,7 @@ MODIFIED = "translate.extras.robustness:modified_scores"
 COMET = "translate.extras.comet:CometModel"
 # beside the search, the settings of a translator that an evaluation records
 OPTIONS = ("target", "engine", "precision", "replace_unknown", "mbr")
-FILES = ("dictionary", "ensemble", "export", "shortlist")
+FILES = ("dictionary", "ensemble", "export", "shortlist", "terms")
 NATIVE = {"engine": "native", "replace_unknown": False, "dictionary": None}
 NAMED = 5  # lines named one by one
 
@@ -218,7 +218,7 @@ def read_sha256(run: Path, decoding: Mapping[str, Any]) -> dict[str, str]:
     """
     hashes = {
         key: file_hash(Path(decoding[key]))
-        for key in ("dictionary", "shortlist")
+        for key in ("dictionary", "shortlist", "terms")
         if decoding.get(key)
     }
     if members := decoding.get("ensemble"):

@@ -151,6 +151,13 @@ class ConstraintEncoder:
         yield replace(other, prefix=prefix)
         yield from itertools.repeat(other, segments - 1)
 
+    def with_phrases(self, constraint: Constraint, texts: Iterable[str]) -> Constraint | None:
+        """Return a constraint with further phrases; None where the model cannot write them."""
+        phrases = tuple(map(self._inside, texts))
+        asked = replace(constraint, phrases=(*constraint.phrases, *phrases), joints=self._joints)
+        cannot = any(not phrase or UNK in phrase for phrase in phrases)
+        return None if cannot or asked.tokens_needed > self._most else asked
+
     def banned_in(self, text: str, prefix: Tokens = ()) -> list[str]:
         """List what is banned and in a translation all the same, but for a prefix it was given."""
         wanted = self._target.decode(prefix)

@@ -25,6 +25,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -34,7 +35,7 @@ import torch
 from translate import machine
 from translate import search as searches
 from translate.attention.dot_product import leave_out_cudnn
-from translate.compose import filled
+from translate.compose import filled, node_of
 from translate.data.plain_text import LINE_BREAK
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
@@ -60,6 +61,7 @@ from translate.inference.inline import BareText, Placement, renamed, take_out
 from translate.inference.lines import CutLine, Cutter, Protection, never
 from translate.inference.markup import Markup
 from translate.inference.minimum_bayes_risk import Utility, ranked
+from translate.inference.terms import Terms, choices, lacking
 from translate.inference.text_constraints import (
     NO_CONSTRAINT,
     ConstraintEncoder,
@@ -73,7 +75,7 @@ from translate.machine import keep_memory
 from translate.models.head import AttentionHead, attends, choose_head
 from translate.models.seq2seq import Seq2Seq
 from translate.names import on_demand
-from translate.search import Constraint, Hypothesis, Search, SearchConfig
+from translate.search import BeamConfig, Constraint, Hypothesis, Search, SearchConfig
 from translate.vocabulary import EOS
 
 log = logging.getLogger(__name__)
@@ -83,6 +85,7 @@ TOKENS_ON_A_GPU = 16384  # which takes hardly longer for them
 TOKENS_SCORED = 4096  # with all their logits in memory
 SMALLEST_SHARE = 1024  # tokens of a worker's batch
 WINDOW = 2048  # lines
+BEAM_FOR_TERMS = 10  # a narrow beam has few places for hypotheses with a phrase
 CAPITAL_NOUNS = ("de", "lb")  # languages in which a capital makes no name
 # parameters of a model from which several threads answer a line clearly sooner than one: with fewer
 # they gain a seventh, and take several times as long where others use the cores too
@@ -101,7 +104,7 @@ def default_tokens(device: torch.device) -> int:
     return TOKENS_ON_A_GPU if device.type == "cuda" else TOKENS_PER_BATCH
 
 
-Batch = tuple[list[Segment], bool]  # searched together; by the guard's own search if True
+Batch = tuple[list[Segment], str]  # searched together, by the search of this name
 BatchWorkers = Workers[Batch, list[list[Translation]]]
 Find = Callable[..., list[list[Translation]]]  # `_search` with its workers
 
@@ -132,6 +135,8 @@ class Translator:
             is then the utility expected of them, of several segments the sum. None: by the score of
             the search.
         guard: what looks for translations that cannot be right; None trusts the search.
+        terms: what terms of the source are to be called.
+        term_search: searches again for what lacks a term: a beam.
         confidence: what tells how sure a translation is; None where nothing was learned.
         taught: the attention that guided alignment has trained, if any.
     """
@@ -154,6 +159,8 @@ class Translator:
         workers: int = 1,
         mbr: Utility | None = None,
         guard: Guard | None = None,
+        terms: Terms | None = None,
+        term_search: Search | None = None,
         confidence: Confidence | None = None,
         taught: AttentionHead | None = None,
     ) -> None:
@@ -180,6 +187,9 @@ class Translator:
         self.mbr = mbr
         self.common_names = common_names
         self.guard = guard
+        self._terms = terms
+        others = {"again": guard and guard.again, "terms": term_search}
+        self._others = {name: other for name, other in others.items() if other is not None}
         self.confidence = confidence
         self._taught = taught
         # such a search cuts what it is given into batches itself
@@ -257,7 +267,9 @@ class Translator:
         read = 0
         work = partial(self._batch, need_alignment=need_alignment)
         with Workers(self.workers, work) as workers:
-            search = partial(self._search, workers)
+            search: Find = partial(self._search, workers)
+            if self._terms is not None:
+                search = partial(self._with_terms, self._terms, search)
             while ahead := list(itertools.islice(asked, window or WINDOW)):
                 yield from self._translate(ahead, read + 1, search)
                 read += len(ahead)
@@ -283,7 +295,7 @@ class Translator:
                 without=partial(self._without_names, search),
                 renamed=partial(self._renamed, search, self._protection.first_name),
                 apart=partial(self._apart, search),
-                again=partial(self._without_items, partial(search, again=True)),
+                again=partial(self._without_items, partial(search, by="again")),
             )  # fmt: skip
         of_texts = iter(n_best)
         joined = [line.joined([next(of_texts) for _ in line.texts]) for line in cut]
@@ -310,23 +322,23 @@ class Translator:
         ]
 
     def _search(
-        self, workers: BatchWorkers, segments: Sequence[Segment], *, again: bool = False
+        self, workers: BatchWorkers, segments: Sequence[Segment], *, by: str = "first"
     ) -> list[list[Translation]]:
         """Return the n best of every segment, searched in batches of like length."""
         share = max(self.tokens_per_batch // self.workers, SMALLEST_SHARE)
         most = min(self.tokens_per_batch, share)
-        if self._whole_windows and not again:
+        if self._whole_windows and by == "first":
             most = sys.maxsize
         batches = shared_out([len(s.ids) + 1 for s in segments], most, self.workers)
-        answers = workers.map([([segments[i] for i in batch], again) for batch in batches])
+        answers = workers.map([([segments[i] for i in batch], by) for batch in batches])
         by_index = dict(zip(itertools.chain(*batches), itertools.chain(*answers), strict=True))
         n_best = [by_index[i] for i in range(len(segments))]
         return n_best if self.mbr is None else [ranked(each, self.mbr) for each in n_best]
 
     def _batch(self, batch: Batch, *, need_alignment: bool) -> list[list[Translation]]:
         """Return the n best of segments that are searched together, as far as memory goes."""
-        segments, again = batch
-        search = partial(self._together, again=again, need_alignment=need_alignment)
+        segments, by = batch
+        search = partial(self._together, by=by, need_alignment=need_alignment)
         return by_halves(search, segments, fits=self._remember_size)
 
     def _remember_size(self, tokens: int) -> None:
@@ -334,9 +346,9 @@ class Translator:
         self.tokens_per_batch = min(self.tokens_per_batch, tokens)
 
     def _together(
-        self, segments: list[Segment], *, again: bool, need_alignment: bool
+        self, segments: list[Segment], *, by: str, need_alignment: bool
     ) -> list[list[Translation]]:
-        search = self.guard.again if again and self.guard else self.search
+        search = self.search if by == "first" else self._others[by]
         wanted = need_alignment or self.unknown_words is not None
         hypotheses = self._hypotheses(search, segments, need_alignment=wanted)
         return [
@@ -389,6 +401,34 @@ class Translator:
         if all(text is None for text in bare):
             return search(segments)
         return self._put_back(search, segments, bare)
+
+    def _with_terms(
+        self, terms: Terms, search: Find, segments: Sequence[Segment], *, by: str = "first"
+    ) -> list[list[Translation]]:
+        """Return the n best of each; one without its terms is searched again, with them."""
+        n_best = search(segments, by=by)
+        wanted = [terms.within(each.text) for each in segments]
+        tries = [[answers] for answers in n_best]
+        parts: list[Segment] = []
+        numbers: list[int] = []
+        for i, segment in enumerate(segments):
+            if missing := lacking(wanted[i], n_best[i]):
+                for texts in choices(missing):
+                    asked = self._constraint_encoder.with_phrases(segment.constraint, texts)
+                    if asked is not None:
+                        parts.append(segment._replace(constraint=asked))
+                        numbers.append(i)
+        if parts:
+            for i, answers in zip(numbers, search(parts, by="terms"), strict=True):
+                # confidence was not learned for other searches
+                tries[i].append([replace(one, confidence=None) for one in answers])
+        chosen = []
+        for several, all_terms in zip(tries, wanted, strict=True):
+            counted = [(len(lacking(all_terms, one)), -one[0].score) for one in several]
+            best, *others = several[counted.index(min(counted))]
+            flags = [f"no term for {term.source}" for term in lacking(all_terms, [best])]
+            chosen.append([replace(best, flags=(*best.flags, *flags)) if flags else best, *others])
+        return chosen
 
     def _without_names(self, search: Find, segments: Sequence[Segment]) -> list[list[Translation]]:
         """Return the n best of each with common names for rare ones; without, where one is lost."""
@@ -525,6 +565,7 @@ def load(
     split_sentences: bool = False,
     markup: Markup = "auto",
     guard: Guard | str | Mapping[str, Any] | None = None,
+    terms: str | Path | None = None,
     mbr: Utility | None = None,
     shortlist: str | Path | None = None,
     unknown_words: UnknownWords | None = None,
@@ -546,6 +587,7 @@ def load(
             change its own search, or with another `kind` that option.
         guard: what looks for translations that cannot be right: the name of an option of
             conf/guard, or keys of it, laid over `default`. None trusts the search.
+        terms: a file of terms of the source and what they are to be called, with tabs between.
         shortlist: a file of `translate shortlist`.
         confidence: how sure a translation is; True reads what `translate calibrate` has learned.
         engine: `ctranslate2` translates with what `translate export` has written, in the folder
@@ -583,6 +625,7 @@ def load(
             others = [(str(other), bundle.of_run(other)) for other in ensemble]
             loaded = on_demand(ENSEMBLE)([(str(run), loaded), *others])
     loaded = loaded.into(target)
+    glossary = None if terms is None else Terms.read(terms)
     chosen = _search(search, loaded.config.search)
     options: Any = getattr(chosen, "config", None)  # a search of one's own may have none
     limiting: Callable[[Search], Search] | None = None
@@ -634,6 +677,8 @@ def load(
         workers=workers if engine == "native" and workers else 1,
         mbr=mbr,
         guard=guard if isinstance(guard, Guard) else None,
+        terms=glossary,
+        term_search=None if glossary is None else _term_search(options),
         confidence=learned,
         taught=loaded.config.taught,
     )
@@ -671,6 +716,13 @@ def _search(chosen: object, stored: Mapping[str, Any]) -> Search:
         f"search = {chosen!r}: give a search, the name of an option of conf/search such as "
         "'greedy', or keys of it such as {'beam_size': 8}"
     )
+
+
+def _term_search(first: SearchConfig | None) -> Search:
+    """Return the beam that finds translations with given terms, within the limits of the first."""
+    node = node_of("search", "beam") | (first.model_dump(exclude={"kind"}) if first else {})
+    known = {key: value for key, value in node.items() if key in BeamConfig.model_fields}
+    return searches.build({**known, "beam_size": max(known["beam_size"], BEAM_FOR_TERMS)})
 
 
 def choose_device(device: str | torch.device) -> torch.device:
