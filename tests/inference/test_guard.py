@@ -260,7 +260,7 @@ def test_a_common_name_stands_in_for_a_rare_one(watched) -> None:
 
 def test_a_rare_first_word_is_a_name_where_the_model_is_surer_then() -> None:
     """So `Zbigniew come` is told from a verb that training hardly had."""
-    segment = Segment("¿Zbigniew come?", [5, 6], [], Constraint(), "")
+    segment = Segment("¿Zbigniew come aquí?", [5, 6], [], Constraint(), "")
     first = Translation("You come?", -2.0, -4.0, ("▁You", "▁come?"), (), None, True)
     named = replace(first, text="Does Zbigniew eat?", tokens=("▁Does", "▁Tom", "▁eat?"))
     watching = guard()

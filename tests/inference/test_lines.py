@@ -321,7 +321,8 @@ def test_rare_words_with_a_capital_behind_another_are_names() -> None:
     assert protection.damage(text, "Zoe and Zbigniew") == ["lost Björk", "lost URSS"]
     assert protection.damage(text, "Zoe", asked="Zoe") == []
     assert protection.first_name(f"¿{text}") == [(1, 4)]
-    assert protection.first_name("Día y noche") == protection.first_name("zoé y") == []
+    assert protection.first_name("Día y noche") == protection.first_name("zoé y a") == []
+    assert protection.first_name("Zoé viene") == []
 
 
 @pytest.mark.parametrize(

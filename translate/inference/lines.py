@@ -171,8 +171,11 @@ class Protection:
             yield joined
 
     def first_name(self, text: str) -> list[tuple[int, int]]:
-        """Return where a rare word with a capital stands first, which may be a name."""
-        word = FIRST_WORD.match(text)
+        """Return where a rare word with a capital stands first, which may be a name.
+
+        Not of two words alone, which say too little: they are mostly a greeting.
+        """
+        word = FIRST_WORD.match(text) if text.count(" ") > 1 else None
         if self._rare is None or word is None or not word[1][0].isupper():
             return []
         return [word.span(1)] if self._rare(word[1]) else []

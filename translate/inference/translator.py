@@ -188,7 +188,7 @@ class Translator:
         self.common_names = common_names
         self.guard = guard
         self._terms = terms
-        others = {"again": guard and guard.again, "terms": term_search}
+        others = {"again": None if guard is None else guard.again, "terms": term_search}
         self._others = {name: other for name, other in others.items() if other is not None}
         self.confidence = confidence
         self._taught = taught
