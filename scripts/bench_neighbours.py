@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """How fast training and `translate text` are beside busy processes, by the number of threads.
 
-    scripts/bench_neighbours.py runs/demo spanish.txt experiment=demo
+    scripts/bench_neighbours.py runs/demo spanish.txt experiment=demo trainer.threads=follow
     scripts/bench_neighbours.py runs/demo spanish.txt data=toy --neighbours 0 1 --steps 20
 
 Each neighbour is a process that counts, and keeps a core busy. Threads are those of OMP_NUM_THREADS

@@ -21,7 +21,7 @@ from translate.data.module import TranslationData
 from translate.data.tokenizer import own_vocabulary
 from translate.errors import UserError
 from translate.files import locked, refuse_links, remove_half_written, remove_temporaries
-from translate.machine import THREADS_ARE_CHOSEN, keep_memory, threads_restored
+from translate.machine import keep_memory, threads_restored
 from translate.models import registry
 from translate.models.seq2seq import Seq2Seq
 from translate.names import on_demand
@@ -187,12 +187,8 @@ class TrainingRun:
         resources.multiply_in(trainer.precision)
         if on_gpu(trainer.accelerator):
             leave_out_cudnn()
-        if trainer.threads:
+        if isinstance(trainer.threads, int):
             torch.set_num_threads(trainer.threads)
-        self.follows_others = (
-            not (trainer.threads or THREADS_ARE_CHOSEN or on_gpu(trainer.accelerator))
-            and resources.processes(trainer) == 1
-        )
         L.seed_everything(self.config.seed, verbose=False)
 
     def build(self) -> None:
@@ -237,7 +233,7 @@ class TrainingRun:
         config, run = self.config, self.run
         guard = StopWhenNotFinite(run, every=config.trainer.log_every, text=self.corpus.train)
         callbacks: list[Callback] = [guard, self.dev, Budget(run)]
-        if self.follows_others and torch.get_num_threads() > 1:
+        if config.trainer.threads == "follow" and not on_gpu(config.trainer.accelerator):
             callbacks.append(ThreadsBesideOthers(torch.get_num_threads()))
         if config.trainer.averages:
             callbacks.append(AveragedWeights(config.trainer.averaging, total_steps=steps))

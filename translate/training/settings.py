@@ -126,9 +126,10 @@ class TrainerConfig(Node):
         "faster, else 32-true. On GPUs also tf32 (float32, multiplied in 10 bits) and 16-mixed "
         "(its loss is scaled to stay in range)"
     )
-    threads: Annotated[int, Field(gt=0, le=1024)] | None = Field(
-        description="CPU threads of each process; null: all cores that it gets, and fewer while "
-        "other processes use them (another number may round differently)"
+    threads: Annotated[int, Field(gt=0, le=1024)] | Literal["follow"] | None = Field(
+        description="CPU threads of each process; null: all cores that it gets; follow: fewer "
+        "while other processes use them (another number rounds differently, so that such a run "
+        "cannot be repeated to the bit)"
     )
     accumulate: Annotated[int, Field(gt=0, le=10**6)] = Field(
         description="batches per optimizer step"
