@@ -167,7 +167,7 @@ def check(options: argparse.Namespace) -> None:
     """Refuse what no row could be measured with."""
     from translate.data.plain_text import count_lines
     from translate.inference import bundle
-    from translate.inference.translator import choose_device
+    from translate.inference.batches import choose_device
 
     bundle.find(options.run)
     choose_device(options.device)

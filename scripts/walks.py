@@ -98,15 +98,22 @@ def program(*arguments: str) -> None:
 
 
 def sentence_by_load() -> dict[str, Walk]:
-    """One sentence by `translate.load(…).translate`, without the guard, which looks on."""
+    """One sentence by `translate.load(…).translate`, alone, and with the guard looking on."""
     import translate
 
-    loading, sentence = Profile(), Profile()
-    with loading.on():
-        translator = translate.load(BUNDLE, device="cpu", guard=None)
+    loading, sentence, guarded = Profile(), Profile(), Profile()
+    alone = translate.load(BUNDLE, device="cpu", guard=None)
     with sentence.on():
+        alone.translate([SENTENCE])
+    with loading.on():
+        translator = translate.load(BUNDLE, device="cpu")
+    with guarded.on():
         translator.translate([SENTENCE])
-    return {"translate.load": loading.files, "one sentence by .translate": sentence.files}
+    return {
+        "translate.load": loading.files,
+        "one sentence by .translate": sentence.files,
+        "… with its guard": guarded.files,
+    }
 
 
 def sentence_by_text() -> dict[str, Walk]:

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.timeout(900)  # four processes start, one after the oth
 # Files executed at most, as scripts/walks.py counts them, and the goal. The bound only falls.
 BOUNDS = {
     "one sentence by .translate": (17, 17),
+    "… with its guard": (18, 18),
     "one sentence by translate text": (31, 30),
     "one training step": (10, 10),
     "composing a configuration": (11, 10),

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from translate.cli.doctor import FINDINGS
 from translate.errors import UserError
+from translate.extras import doctor
 
 TEXT = {
     "train.de": "ein Haus\nein Hund\nder Hund schläft\x07\n" * 2,
@@ -90,6 +92,26 @@ def test_findings_are_told_and_kept_where_nothing_can_be_advised(
     assert found["advice"] is None
 
 
+@pytest.mark.parametrize(
+    ("names", "status", "told"),
+    [
+        ("overlap, empty", 1, "fail_on: there are findings of the kinds overlap\n"),
+        ("any", 1, "findings of the kinds duplicate, overlap, characters\n"),
+        ("stray,empty", 0, ""),
+    ],
+)
+def test_findings_that_are_named_fail(program, corpus, names: str, status: int, told: str) -> None:
+    done = program("doctor", *corpus, f"fail_on={names}")
+    assert (done.status, "suggested: tokenizer.vocab_size=" in done.out) == (status, True)
+    assert done.err.endswith(told)
+
+
+def test_every_finding_can_be_named() -> None:
+    folder = Path(doctor.__file__).parent
+    code = "".join(path.read_text("utf-8") for path in folder.glob("*.py"))
+    assert sorted(re.findall(r'Finding\(\s*"(\w+)"', code)) == sorted(FINDINGS)
+
+
 def test_a_place_for_the_findings_is_looked_for_before_the_text_is_read(
     program, corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,6 +175,10 @@ def test_preparing_begins_with_a_short_look(program, corpus, tmp_path: Path) -> 
         (["average", "run=.."], ".. has kept 0 checkpoints, but averaging needs 5"),
         (["doctor", "data=files"], "data.source is missing"),
         (["doctor", "data=toy", "json=."], "cannot write .: it is a folder"),
+        (
+            ["doctor", "data=toy", "fail_on=swaped"],
+            "fail_on = swaped: choose from any, unreadable,",
+        ),
     ],
 )
 def test_slips_are_told_in_a_line(program, arguments, line) -> None:

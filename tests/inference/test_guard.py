@@ -118,7 +118,7 @@ def test_what_a_person_asked_for_is_not_told() -> None:
     assert findings("veinte", text) == ["added {n}", "added 2024", "added 24"]
     assert findings("veinte", text, asked=asked.words) == []
     found = Translation(text, -1.0, -1.0, (), (), None)
-    assert guard().whole("veinte", asked, [found], str) == [found]
+    assert guard().whole("veinte", asked.words, [found], str) == [found]
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=14), st.integers(2, 4))

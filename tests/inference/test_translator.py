@@ -13,9 +13,10 @@ from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
 from translate.extras.word_attention import word_attention
 from translate.inference import forcing
+from translate.inference.batches import choose_device
 from translate.inference.text_constraints import TextConstraint
 from translate.inference.translation import NOTHING
-from translate.inference.translator import Translator, choose_device
+from translate.inference.translator import Translator
 from translate.search import build
 from translate.vocabulary import EOS, UNK
 

@@ -29,6 +29,9 @@ GIVEN = {
                   f"data.sha256={'0' * 64}", "data.member=x", "data.columns={de: 1, en: 2}"],
     "data=jsonl": ["data.source=de", "data.target=en", "data.train=x"],
     "data=csv": ["data.source=de", "data.target=en", "data.train=x"],
+    "data=tmx": ["data.source=de", "data.target=en", "data.train=x"],
+    "data=xliff": ["data.source=de", "data.target=en", "data.train=x"],
+    "data=po": ["data.source=de", "data.target=en", "data.train=x"],
     "data=parquet": ["data.source=de", "data.target=en", "data.train=x"],
 }  # fmt: skip
 FREE = {"columns"}  # mappings whose keys are the corpus's own

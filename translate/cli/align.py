@@ -195,7 +195,7 @@ def run(options: AlignOptions) -> None:
 
 def aligners(options: AlignOptions) -> tuple[Aligner, Aligner | None]:
     """The aligner from source to target and, with a reverse run, the one from target to source."""
-    from translate.inference.translator import choose_device
+    from translate.inference.batches import choose_device
     from translate.models.head import choose_head
 
     device = choose_device(options.device)

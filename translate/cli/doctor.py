@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field, NonNegativeInt
 
 from translate.cli.arguments import Arguments, Job
-from translate.cli.options import CACHE, Folder, Group, Options, PathOption
+from translate.cli.options import CACHE, Folder, Group, Options, PathOption, TextOption
 from translate.config import problems
+from translate.errors import UsageError, UserError
 from translate.names import on_demand
 from translate.nodes import group_problems
 
 if TYPE_CHECKING:
     from translate.cli.main import Command
 
+FINDINGS = (
+    "unreadable", "empty", "copy", "duplicate", "overlap", "dev_overlap", "near_overlap",
+    "characters", "quoted", "length", "other_side", "shifted", "swapped", "stray", "language",
+)  # fmt: skip
 DIAGNOSE = "translate.extras.doctor:diagnose"
 USAGE = """\
   translate doctor data=files data.dir=my/corpus data.source=de data.target=en
   translate doctor data=multi30k_en_de json=findings.json lines=20
+  translate doctor data=multi30k_en_de fail_on=duplicate,empty,shifted
 
 Reads the text as it is, before cleaning, and lists suspicious lines: rows of tables that cannot be
 read, empty sides, copies of the
@@ -33,10 +39,11 @@ something else. A corpus of data.extra is examined likewise, as extra.NAME; one 
 in any language. Then it reports how many dev words are unseen in training, and suggests a length
 limit and a vocabulary size: the largest of 1,000, 2,000, … 32,000 at which 95 % of the pieces
 (single letters aside) occur 100 times or more; if there is none, 1,000, with the share of pieces
-that do. Its findings deserve a look but are not always mistakes. Where pairs are lines of files,
+that do. Its findings deserve a look but are not always mistakes: with fail_on= a program stops at
+those that it names, which are {findings}. Where pairs are lines of files,
 line numbers are those of the files, header included. To find sides in another language,
 install py3langid.
-"""
+""".replace("{findings}", ", ".join(FINDINGS))
 
 
 class DoctorOptions(Options):
@@ -53,6 +60,11 @@ class DoctorOptions(Options):
     )
     json_file: PathOption | None = Field(
         None, alias="json", description="a file to write all findings to, with all their lines"
+    )
+    fail_on: TextOption | None = Field(
+        None,
+        description="findings that end the command with status 1, by their names in json=, such "
+        "as duplicate,empty; any: whatever is found",
     )
     lines: NonNegativeInt = Field(5, description="how many lines of each finding to show")
     cache: Folder = CACHE
@@ -78,6 +90,7 @@ def job(job: Job) -> None:
 
     if "json" in job.verbatim:
         check_file(Path(job.verbatim["json"]))
+    fatal = fatal_findings(job.verbatim.get("fail_on", ""))
     nodes = read_nodes(job.config["data"], job.config["tokenizer"])
     with progress("reading and examining"):
         diagnosis = on_demand(DIAGNOSE)(*nodes, Path(job.config["cache"]))
@@ -87,3 +100,18 @@ def job(job: Job) -> None:
     sys.stdout.write("".join(f"{line}\n" for line in diagnosis.report(lines=job.config["lines"])))
     if diagnosis.problem:
         raise diagnosis.problem
+    if there := [each.check for each in diagnosis.findings if each.check in fatal]:
+        raise UserError(f"fail_on: there are findings of the kinds {', '.join(there)}")
+
+
+def fatal_findings(names: str) -> Sequence[str]:
+    """Return the findings that are named, with commas between them; `any` is each of them.
+
+    Raises:
+        UsageError: there is no such finding.
+    """
+    fatal = [name.strip() for name in names.split(",") if name.strip()]
+    for name in fatal:
+        if name not in (*FINDINGS, "any"):
+            raise UsageError(f"fail_on = {name}: choose from any, {', '.join(FINDINGS)}")
+    return FINDINGS if "any" in fatal else fatal

@@ -33,8 +33,8 @@ from translate.evaluation.report import Comet, Likelihood, PeakMemory, Report
 from translate.evaluation.test_sets import TestSet, read_test_set, seen_in_training
 from translate.files import check_folder, file_hash, refuse_links
 from translate.inference import bundle
+from translate.inference.batches import choose_device
 from translate.inference.forcing import TooLongError
-from translate.inference.translator import choose_device
 from translate.inference.translator import load as load_translator
 from translate.names import on_demand
 from translate.run_folder import paths_in

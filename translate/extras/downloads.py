@@ -122,6 +122,7 @@ class Hub(Table):
 
         where = f"data.id = {self.id}, split {name}"
         columns = self.columns_read()
+        log.info("looking for %s: without a network that takes a while to fail", where)
         try:
             rows = datasets.load_dataset(
                 cast(str, self.id), self.config, split=name, revision=self.revision,

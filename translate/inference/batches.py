@@ -26,6 +26,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from translate import machine
+from translate.attention.dot_product import leave_out_cudnn
 from translate.attention.masks import padding_mask
 from translate.errors import UserError
 from translate.models.seq2seq import Seq2Seq
@@ -59,6 +60,24 @@ class Segment(NamedTuple):
     def fixed(self) -> bool:
         """Whether something must stand in its translation, between whose words nothing may come."""
         return bool(self.constraint.prefix or self.constraint.phrases)
+
+
+def choose_device(device: str | torch.device) -> torch.device:
+    """Return the device of this name; `auto` is a GPU if there is one.
+
+    Raises:
+        UserError: there is no such device here.
+    """
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        chosen = torch.device(device)
+        torch.empty(0, device=chosen)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise UserError(f"device={device} is not available here: try device=auto") from error
+    if chosen.type == "cuda":
+        leave_out_cudnn()
+    return chosen
 
 
 def each(texts: Iterable[str]) -> Iterator[str]:

@@ -18,7 +18,6 @@ from translate.inference.batches import Segment
 from translate.inference.confidence import evidence
 from translate.inference.lines import Kind, Protection, never
 from translate.inference.markup import Markup
-from translate.inference.text_constraints import TextConstraint
 from translate.inference.translation import Translation
 from translate.search import AnySearchConfig, DiverseConfig, Search, SearchConfig, build
 
@@ -179,18 +178,15 @@ class Guard:
         return list(map(self._reported, segments, first, kept))
 
     def whole(
-        self,
-        line: str,
-        constraint: TextConstraint,
-        n_best: list[Translation],
-        read: Callable[[str], str],
+        self, line: str, asked: str, n_best: list[Translation], read: Callable[[str], str]
     ) -> list[Translation]:
         """Flag the n best of a line where a cut between segments went through an item.
 
         Args:
+            asked: words of its constraint, which the line need not have.
             read: what a line with markup stands for.
         """
-        line, asked = read(one_line(without_surrogates(line))), constraint.words
+        line = read(one_line(without_surrogates(line)))
         damage = [self.protection.damage(line, read(one.text), asked) for one in n_best]
         return list(map(_flagged, n_best, damage))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -132,45 +132,6 @@ def put_back(bare: BareText, translation: str, weights: Weights) -> str:
         written += characters(translation[position:place]) + text
         position = max(position, place)
     return (written + characters(translation[position:])).rstrip()
-
-
-@dataclass(frozen=True)
-class Renamed:
-    """A sentence with common names, which the model knows, in place of rare ones.
-
-    Attributes:
-        names: the common name of each rare one.
-    """
-
-    text: str
-    names: dict[str, str]
-
-    def restored(self, n_best: Sequence[Translation]) -> list[Translation]:
-        """Return those of its translations that have all names, with the rare ones in them."""
-        if not self.names:
-            return list(n_best)
-        rare = {common: name for name, common in self.names.items()}
-        common = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in rare))
-        return [
-            replace(each, text=common.sub(lambda name: rare[name[0]], each.text), alignment=None)
-            for each in n_best
-            if {*common.findall(each.text)} == {*rare}
-        ]
-
-
-def renamed(text: str, spans: Spans, common: Iterable[str]) -> Renamed:
-    """Return a sentence with other names at these places, as far as there are such.
-
-    Args:
-        common: names that training has often shown to stay as they are.
-    """
-    rare = dict.fromkeys(text[start:end] for start, end in spans)
-    names = dict(zip(rare, (each for each in common if each not in text), strict=False))
-    written, position = "", 0
-    for start, end in spans:
-        written += text[position:start] + names.get(text[start:end], text[start:end])
-        position = end
-    return Renamed(written + text[position:], names)
 
 
 class Placement:

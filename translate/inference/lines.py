@@ -31,6 +31,7 @@ from translate.data.plain_text import (
 from translate.data.tokenizer import Tokenizer
 from translate.inference import markup
 from translate.inference.casing import Case, plain_case, written
+from translate.inference.digits import numbers_in, readings
 from translate.inference.inline import take_out
 from translate.inference.markup import KEPT, TAG, Markup, Reading
 from translate.inference.translation import NOTHING, Translation
@@ -70,9 +71,6 @@ VERBATIM: dict[Kind, str] = {
     r"|%(?:\(\w{1,64}\)|\d{1,2}\$)?[-+#0]?\d{0,4}(?:\.\d{1,3})?(?:hh?|ll?)?[diouxXeEfFgGcs@]"
     rf"(?!{WORD})",
 }
-NUMBER = re.compile(r"\d[\d.,:'’\u00a0\u202f]*\d")  # of two digits or more
-THOUSANDS = re.compile(r"\D(?=\d{3}(?!\d))")  # a sign in a number that may part thousands
-SPACED_THOUSANDS = re.compile(r"(?<!\d)\d{1,3}(?:[ \u2009]\d{3})+(?!\d)")
 # most texts have neither an item nor a number, and a single class of characters is found fast
 TRACE, DIGIT = re.compile(r"[@<&{%]|://|(?i:www\.)"), re.compile(r"\d")
 
@@ -201,11 +199,10 @@ class Protection:
             return []
         # those of an item are part of it
         source, translation = map(self.without, (source, translation))
-        # a space may part thousands or numbers: both are right
         read = [
-            _changes(wanted, _without(written, _digits(asked), wanted))
-            for wanted in (_digits(source), _digits(_closed(source)))
-            for written in (_digits(translation), _digits(_closed(translation)))
+            _changes(wanted, _without(written, numbers_in(asked), wanted))
+            for wanted in readings(source)
+            for written in readings(translation)
         ]
         return read[0] if all(read) else []
 
@@ -229,22 +226,6 @@ def _without(written: list[str], allowed: list[str], wanted: list[str]) -> list[
         else:
             rest.append(item)
     return rest
-
-
-def _closed(text: str) -> str:
-    """Remove the spaces that may part thousands."""
-    return SPACED_THOUSANDS.sub(lambda number: re.sub(r"\s", "", number[0]), text)
-
-
-def _digits(text: str) -> list[str]:
-    """Write the numbers of a text in one way, whatever their script and language.
-
-    A sign before just three digits may part thousands, and is left out; any other is a point.
-    """
-    return [
-        "".join(str(int(each)) if each.isdecimal() else "." for each in THOUSANDS.sub("", number))
-        for number in NUMBER.findall(text)
-    ]
 
 
 WHOLE = Protection([*VERBATIM])  # what no cut goes through, if it can be helped
@@ -406,6 +387,10 @@ class Cutter:
         kept = sum(end - start for start, end in runs)
         flags = (f"kept {kept:,} characters without a word's end",)
         return CutLine(tuple(gaps), tuple(texts), tuple(ids), flags=flags)
+
+    def uncut(self, text: str) -> CutLine:
+        """Return a text as it is, all of which is translated."""
+        return CutLine(("", ""), (text,), (self._tokenizer.encode(text),))
 
     def clauses(self, text: str, limit: int | None = None) -> CutLine:
         """Cut a text into clauses of at most so many pieces, where that can be."""

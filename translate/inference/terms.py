@@ -10,16 +10,21 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice, product
 from pathlib import Path
 from typing import NamedTuple
 
+from translate.compose import node_of
 from translate.data.plain_text import read_lines, spaced
 from translate.errors import UserError
-from translate.inference.text_constraints import places
-from translate.inference.translation import Translation
+from translate.inference.batches import Segment
+from translate.inference.text_constraints import ConstraintEncoder, places
+from translate.inference.translation import Find, Translation
+from translate.search import BeamConfig, Search, SearchConfig, build
 
 LONGEST = 200  # characters of a line
+BEAM = 10  # a narrow beam has few places for hypotheses with a phrase
 MOST = 8  # choices of forms for a sentence that are tried
 WORD = re.compile(r"\w+|[^\w\s]")
 
@@ -118,8 +123,52 @@ def lacking(terms: Sequence[Term], n_best: Sequence[Translation]) -> list[Term]:
 
 
 def choices(missing: Sequence[Term]) -> list[Words]:
-    """Return the ways to choose a form of each term, at most `MOST`."""
-    return list(islice(product(*(term.forms for term in missing)), MOST))
+    """Return the ways to choose a form of each term, at most `MOST`; none where none is missing."""
+    return list(islice(product(*(term.forms for term in missing)), MOST)) if missing else []
+
+
+def with_terms(
+    terms: Terms,
+    encoder: ConstraintEncoder,
+    search: Find,
+    segments: Sequence[Segment],
+    *,
+    by: str = "first",
+) -> list[list[Translation]]:
+    """Return the n best of each; one without its terms is searched again, with them.
+
+    Args:
+        by: the search that comes first.
+    """
+    n_best = search(segments, by=by)
+    wanted = [terms.within(each.text) for each in segments]
+    parts = [
+        (i, segment._replace(constraint=constraint))
+        for i, segment in enumerate(segments)
+        for texts in choices(lacking(wanted[i], n_best[i]))
+        if (constraint := encoder.with_phrases(segment.constraint, texts)) is not None
+    ]
+    tries = [[each] for each in n_best]
+    if parts:
+        numbers, again = zip(*parts, strict=True)
+        for i, answers in zip(numbers, search(again, by="terms"), strict=True):
+            # confidence was not learned for other searches
+            tries[i].append([replace(one, confidence=None) for one in answers])
+    return list(map(_with_most, wanted, tries))
+
+
+def _with_most(terms: Sequence[Term], tries: Sequence[list[Translation]]) -> list[Translation]:
+    """Return the n best that lack the fewest terms, of these the likeliest; flag those it lacks."""
+    best, *others = min(tries, key=lambda one: (len(lacking(terms, one)), -one[0].score))
+    flags = tuple(f"no term for {term.source}" for term in lacking(terms, [best]))
+    return [replace(best, flags=best.flags + flags) if flags else best, *others]
+
+
+def term_search(first: SearchConfig | None) -> Search:
+    """Return the beam that finds translations with given terms, within the limits of the first."""
+    node = node_of("search", "beam") | (first.model_dump(exclude={"kind"}) if first else {})
+    known = {key: value for key, value in node.items() if key in BeamConfig.model_fields}
+    return build({**known, "beam_size": max(known["beam_size"], BEAM)})
 
 
 def _words(text: str) -> Iterator[tuple[str, int, int]]:

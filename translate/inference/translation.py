@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +40,8 @@ class Translation:
 
 
 NOTHING = Translation("", 0.0, 0.0, (), (), None)
+# the n best of segments; by="again" and "terms" name other searches than the first
+Find = Callable[..., list[list[Translation]]]
 
 
 @dataclass(frozen=True)

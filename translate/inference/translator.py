@@ -12,9 +12,9 @@ The way of a line through `Translator`, with the modules beside this one that ha
     _search       the n best of each in order                          minimum_bayes_risk
     _translate    → Translation: of the line, joined                   lines
 
-What must be copied is taken out of a segment and put back into its translations (`_without_items`,
+What must be copied is taken out of a segment and put back into its translations (rewriting,
 inline). Before they are joined the guard looks at them (guard), and has some made again: by its own
-search, clause by clause (`_apart`), or with other names (`_renamed`).
+search, clause by clause, or with other names (rewriting).
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -34,8 +33,6 @@ import torch
 
 from translate import machine
 from translate import search as searches
-from translate.attention.dot_product import leave_out_cudnn
-from translate.compose import filled, node_of
 from translate.data.plain_text import LINE_BREAK
 from translate.data.tokenizer import Tokenizers
 from translate.errors import UserError
@@ -47,6 +44,7 @@ from translate.inference.batches import (
     Segment,
     Workers,
     by_halves,
+    choose_device,
     each,
     most_pieces,
     one_a_core,
@@ -57,25 +55,26 @@ from translate.inference.bundle import Bundle
 from translate.inference.confidence import Confidence, evidence
 from translate.inference.forcing import TeacherForcing, as_numpy, encoded_pairs
 from translate.inference.guard import Guard, configured
-from translate.inference.inline import BareText, Placement, renamed, take_out
+from translate.inference.inline import BareText, Placement
 from translate.inference.lines import CutLine, Cutter, Protection, never
 from translate.inference.markup import Markup
 from translate.inference.minimum_bayes_risk import Utility, ranked
-from translate.inference.terms import Terms, choices, lacking
+from translate.inference.rewriting import Rewriting
+from translate.inference.terms import Terms, term_search, with_terms
 from translate.inference.text_constraints import (
     NO_CONSTRAINT,
     ConstraintEncoder,
     TextConstraint,
     paired,
 )
-from translate.inference.translation import AttentionMap, Score, Translation
+from translate.inference.translation import AttentionMap, Find, Score, Translation
 from translate.inference.unknown_words import UnknownWords
 from translate.linear import prepack
 from translate.machine import keep_memory
 from translate.models.head import AttentionHead, attends, choose_head
 from translate.models.seq2seq import Seq2Seq
 from translate.names import on_demand
-from translate.search import BeamConfig, Constraint, Hypothesis, Search, SearchConfig
+from translate.search import Constraint, Hypothesis, Search, SearchConfig
 from translate.vocabulary import EOS
 
 log = logging.getLogger(__name__)
@@ -85,7 +84,6 @@ TOKENS_ON_A_GPU = 16384  # which takes hardly longer for them
 TOKENS_SCORED = 4096  # with all their logits in memory
 SMALLEST_SHARE = 1024  # tokens of a worker's batch
 WINDOW = 2048  # lines
-BEAM_FOR_TERMS = 10  # a narrow beam has few places for hypotheses with a phrase
 CAPITAL_NOUNS = ("de", "lb")  # languages in which a capital makes no name
 # parameters of a model from which several threads answer a line clearly sooner than one: with fewer
 # they gain a seventh, and take several times as long where others use the cores too
@@ -106,7 +104,6 @@ def default_tokens(device: torch.device) -> int:
 
 Batch = tuple[list[Segment], str]  # searched together, by the search of this name
 BatchWorkers = Workers[Batch, list[list[Translation]]]
-Find = Callable[..., list[list[Translation]]]  # `_search` with its workers
 
 
 class Translator:
@@ -211,6 +208,11 @@ class Translator:
             head = self._taught or choose_head(self.model, layer=None, head=None)
         return Placement(self.tokenizers, self.forcing, head, tokens_per_batch=TOKENS_SCORED)
 
+    def _placed(
+        self, bare: Sequence[BareText], n_best: Sequence[list[Translation]]
+    ) -> list[list[Translation]]:
+        return self._placement(bare, n_best)
+
     @property
     def _protection(self) -> Protection:
         return self._unguarded if self.guard is None else self.guard.protection
@@ -269,7 +271,7 @@ class Translator:
         with Workers(self.workers, work) as workers:
             search: Find = partial(self._search, workers)
             if self._terms is not None:
-                search = partial(self._with_terms, self._terms, search)
+                search = partial(with_terms, self._terms, self._constraint_encoder, search)
             while ahead := list(itertools.islice(asked, window or WINDOW)):
                 yield from self._translate(ahead, read + 1, search)
                 read += len(ahead)
@@ -279,6 +281,7 @@ class Translator:
     ) -> list[list[Translation]]:
         """Return the n best of consecutive lines, the first of which is line `number`."""
         cut: list[CutLine] = []
+        words: list[str] = []  # that are asked for
         segments: list[Segment] = []
         for i, (line, constraint) in enumerate(lines, start=number):
             asked = constraint != NO_CONSTRAINT
@@ -287,22 +290,30 @@ class Translator:
             encoded: Iterable[Constraint] = [self._constraint_encoder.nothing_asked] * count
             if asked:
                 encoded = self._constraint_encoder(constraint, count, i)
-            segments += self._segments(cut[-1], encoded, constraint.words if asked else "")
-        n_best = self._without_items(search, segments)
+            words.append(constraint.words if asked else "")
+            segments += self._segments(cut[-1], encoded, words[-1])
+        rewriting = Rewriting(
+            self._protection, self._cut, self._segments, self._constraint_encoder.nothing_asked,
+            self._placed, self.common_names,
+        )  # fmt: skip
+        if any(each.xml or self._protection.spans(each.text) for each in segments):
+            n_best = rewriting.without_items(search, segments)
+        else:
+            n_best = search(segments)
         if self.guard is not None:
             n_best = self.guard.watch(
                 segments, n_best,
-                without=partial(self._without_names, search),
-                renamed=partial(self._renamed, search, self._protection.first_name),
-                apart=partial(self._apart, search),
-                again=partial(self._without_items, partial(search, by="again")),
+                without=partial(rewriting.without_names, search),
+                renamed=partial(rewriting.renamed, search, self._protection.first_name),
+                apart=partial(rewriting.apart, search),
+                again=partial(rewriting.without_items, partial(search, by="again")),
             )  # fmt: skip
         of_texts = iter(n_best)
         joined = [line.joined([next(of_texts) for _ in line.texts]) for line in cut]
         if self.guard is not None:
             joined = [
-                self.guard.whole(*line, n_best, self._read) if each.case is None else n_best
-                for line, each, n_best in zip(lines, cut, joined, strict=True)
+                self.guard.whole(line, asked, n_best, self._read) if each.case is None else n_best
+                for (line, _), asked, each, n_best in zip(lines, words, cut, joined, strict=True)
             ]
             if self.confidence is not None:
                 joined = [list(map(self.confidence.marked, n_best)) for n_best in joined]
@@ -392,126 +403,6 @@ class Translator:
             flags=tuple(f"banned {never}" for never in banned),
             confidence=confidence,
         )
-
-    def _without_items(
-        self, search: Find, segments: Sequence[Segment], *, names: bool = False
-    ) -> list[list[Translation]]:
-        """Return the n best of each, translated without its items, which are then put back."""
-        bare = [self._bare(segment, names=names) for segment in segments]
-        if all(text is None for text in bare):
-            return search(segments)
-        return self._put_back(search, segments, bare)
-
-    def _with_terms(
-        self, terms: Terms, search: Find, segments: Sequence[Segment], *, by: str = "first"
-    ) -> list[list[Translation]]:
-        """Return the n best of each; one without its terms is searched again, with them."""
-        n_best = search(segments, by=by)
-        wanted = [terms.within(each.text) for each in segments]
-        tries = [[answers] for answers in n_best]
-        parts: list[Segment] = []
-        numbers: list[int] = []
-        for i, segment in enumerate(segments):
-            if missing := lacking(wanted[i], n_best[i]):
-                for texts in choices(missing):
-                    asked = self._constraint_encoder.with_phrases(segment.constraint, texts)
-                    if asked is not None:
-                        parts.append(segment._replace(constraint=asked))
-                        numbers.append(i)
-        if parts:
-            for i, answers in zip(numbers, search(parts, by="terms"), strict=True):
-                # confidence was not learned for other searches
-                tries[i].append([replace(one, confidence=None) for one in answers])
-        chosen = []
-        for several, all_terms in zip(tries, wanted, strict=True):
-            counted = [(len(lacking(all_terms, one)), -one[0].score) for one in several]
-            best, *others = several[counted.index(min(counted))]
-            flags = [f"no term for {term.source}" for term in lacking(all_terms, [best])]
-            chosen.append([replace(best, flags=(*best.flags, *flags)) if flags else best, *others])
-        return chosen
-
-    def _without_names(self, search: Find, segments: Sequence[Segment]) -> list[list[Translation]]:
-        """Return the n best of each with common names for rare ones; without, where one is lost."""
-        n_best = self._renamed(search, self._protection.names, segments)
-        lost = [each for each, answers in zip(segments, n_best, strict=True) if not answers]
-        taken_out = iter(self._without_items(search, lost, names=True))
-        return [answers or next(taken_out) for answers in n_best]
-
-    def _renamed(
-        self,
-        search: Find,
-        names: Callable[[str], list[tuple[int, int]]],
-        segments: Sequence[Segment],
-    ) -> list[list[Translation]]:
-        """Return the n best of each with common names for these; none where one is lost."""
-        texts = [
-            renamed(each.text, [] if each.fixed else names(each.text), self.common_names)
-            for each in segments
-        ]
-        others = [each._replace(text=text.text) for each, text in zip(segments, texts, strict=True)]
-        n_best = self._without_items(search, others, names=True)
-        return [text.restored(each) for text, each in zip(texts, n_best, strict=True)]
-
-    def _apart(self, search: Find, segments: Sequence[Segment]) -> list[list[Translation]]:
-        """Return the n best of each, translated clause by clause."""
-        bare = [
-            self._bare(each) or (None if each.fixed else BareText(each.text, []))
-            for each in segments
-        ]
-        return self._put_back(search, segments, bare, apart=True)
-
-    def _bare(self, segment: Segment, *, names: bool = False) -> BareText | None:
-        """Return the text of a segment without its items; None: it has none, or is fixed.
-
-        Args:
-            names: are items too; its text need not be that of its ids.
-        """
-        if segment.fixed and not segment.xml:
-            return None
-        spans = self._protection.spans(segment.text, names=names)
-        wanted = bool(spans) or segment.xml or names
-        return take_out(segment.text, spans, xml=segment.xml) if wanted else None
-
-    def _put_back(
-        self,
-        search: Find,
-        segments: Sequence[Segment],
-        bare: Sequence[BareText | None],
-        *,
-        apart: bool = False,
-    ) -> list[list[Translation]]:
-        """Return the n best of segments that are translated as their bare texts, with their items.
-
-        Args:
-            bare: of each segment; None: it is translated as it is.
-            apart: clause by clause, but for what is fixed.
-        """
-        nothing = self._constraint_encoder.nothing_asked
-        lines: list[CutLine | None] = []
-        parts: list[Segment] = []
-        for segment, text in zip(segments, bare, strict=True):
-            if text is None:
-                lines.append(None)
-                parts.append(segment)
-                continue
-            if segment.fixed:
-                ids = self.tokenizers.source.encode(text.text)
-                line, wanted = CutLine(("", ""), (text.text,), (ids,)), [segment.constraint]
-            else:
-                line = self._cut.clauses(text.text, len(segment.ids) // 2 if apart else None)
-                wanted = [nothing] * len(line.texts)
-            lines.append(line)
-            parts += self._segments(line, wanted, segment.asked)
-        answers = iter(search(parts))
-        n_best = [
-            next(answers) if line is None else line.joined([next(answers) for _ in line.texts])
-            for line in lines
-        ]
-        texts = {i: text for i, text in enumerate(bare) if text is not None}
-        placed = self._placement([*texts.values()], [n_best[i] for i in texts])
-        for i, one in zip(texts, placed, strict=True):
-            n_best[i] = one
-        return n_best
 
     def score(self, sources: Iterable[str], targets: Iterable[str]) -> list[Score]:
         """Score each target as the translation of its source, by teacher forcing.
@@ -626,7 +517,7 @@ def load(
             loaded = on_demand(ENSEMBLE)([(str(run), loaded), *others])
     loaded = loaded.into(target)
     glossary = None if terms is None else Terms.read(terms)
-    chosen = _search(search, loaded.config.search)
+    chosen = searches.chosen(search, loaded.config.search)
     options: Any = getattr(chosen, "config", None)  # a search of one's own may have none
     limiting: Callable[[Search], Search] | None = None
     if shortlist is not None:
@@ -678,7 +569,7 @@ def load(
         mbr=mbr,
         guard=guard if isinstance(guard, Guard) else None,
         terms=glossary,
-        term_search=None if glossary is None else _term_search(options),
+        term_search=None if glossary is None else term_search(options),
         confidence=learned,
         taught=loaded.config.taught,
     )
@@ -701,43 +592,3 @@ def _answer_at_once(model: Seq2Seq, engine: Engine) -> None:
 def _survive_forks() -> None:
     """Let a forked process compute on one thread: it has none of the others, and would wait."""
     os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
-
-
-def _search(chosen: object, stored: Mapping[str, Any]) -> Search:
-    """Return the search that was chosen: a search, or what to change in the run's own."""
-    if isinstance(chosen, Search):
-        return chosen
-    if isinstance(chosen, SearchConfig) or chosen is None:
-        return searches.build(stored if chosen is None else chosen)
-    named = isinstance(chosen, Mapping) and all(isinstance(key, str) for key in chosen)
-    if isinstance(chosen, str) or (isinstance(chosen, Mapping) and named):
-        return searches.build(filled("search", chosen, stored))
-    raise UserError(
-        f"search = {chosen!r}: give a search, the name of an option of conf/search such as "
-        "'greedy', or keys of it such as {'beam_size': 8}"
-    )
-
-
-def _term_search(first: SearchConfig | None) -> Search:
-    """Return the beam that finds translations with given terms, within the limits of the first."""
-    node = node_of("search", "beam") | (first.model_dump(exclude={"kind"}) if first else {})
-    known = {key: value for key, value in node.items() if key in BeamConfig.model_fields}
-    return searches.build({**known, "beam_size": max(known["beam_size"], BEAM_FOR_TERMS)})
-
-
-def choose_device(device: str | torch.device) -> torch.device:
-    """Return the device of this name; `auto` is a GPU if there is one.
-
-    Raises:
-        UserError: there is no such device here.
-    """
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        chosen = torch.device(device)
-        torch.empty(0, device=chosen)
-    except (RuntimeError, AssertionError, TypeError) as error:
-        raise UserError(f"device={device} is not available here: try device=auto") from error
-    if chosen.type == "cuda":
-        leave_out_cudnn()
-    return chosen

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from translate import config
+from translate.compose import filled
+from translate.errors import UserError
 from translate.search.beam import BeamConfig, BeamSearch
 from translate.search.constraints import Constraint, RulesConfig
 from translate.search.diverse import DiverseBeamSearch, DiverseConfig
@@ -34,6 +36,7 @@ __all__ = [
     "Search",
     "SearchConfig",
     "build",
+    "chosen",
     "problems",
     "read",
     "within_reason",
@@ -66,6 +69,21 @@ def build(search: Mapping[str, Any] | SearchConfig) -> Search:
     node = search if isinstance(search, SearchConfig) else read(search)
     made: Search = KINDS[node.kind](node)
     return made
+
+
+def chosen(search: object, stored: Mapping[str, Any]) -> Search:
+    """Return the search that was chosen: a search, or what to change in the run's own."""
+    if isinstance(search, Search):
+        return search
+    if isinstance(search, SearchConfig) or search is None:
+        return build(stored if search is None else search)
+    named = isinstance(search, Mapping) and all(isinstance(key, str) for key in search)
+    if isinstance(search, str) or (isinstance(search, Mapping) and named):
+        return build(filled("search", search, stored))
+    raise UserError(
+        f"search = {search!r}: give a search, the name of an option of conf/search such as "
+        "'greedy', or keys of it such as {'beam_size': 8}"
+    )
 
 
 def within_reason(search: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -61,10 +61,10 @@ def misaligned(splits: Splits) -> Iterator[Finding]:
     advice = "a line is missing or extra at the start of the block: fix the files"
     yield Finding("shifted", "translations shifted against the source", advice,
                   lines_of(splits, shifted))  # fmt: skip
-    advice = "exchange the two lines on one side"
-    yield Finding("swapped", "neighbours swapped", advice, lines_of(splits, swapped))
-    advice = "remove the pairs that are not translations"
-    yield Finding("stray", "translations of something else", advice, lines_of(splits, strays))
+    advice = "are they? then exchange the two lines on one side"
+    yield Finding("swapped", "neighbours that may be swapped", advice, lines_of(splits, swapped))
+    advice = "are they? remove only those that are not translations"
+    yield Finding("stray", "perhaps no translations", advice, lines_of(splits, strays))
 
 
 class _Judge:
