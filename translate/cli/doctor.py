@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -39,11 +40,11 @@ something else. A corpus of data.extra is examined likewise, as extra.NAME; one 
 in any language. Then it reports how many dev words are unseen in training, and suggests a length
 limit and a vocabulary size: the largest of 1,000, 2,000, … 32,000 at which 95 % of the pieces
 (single letters aside) occur 100 times or more; if there is none, 1,000, with the share of pieces
-that do. Its findings deserve a look but are not always mistakes: with fail_on= a program stops at
-those that it names, which are {findings}. Where pairs are lines of files,
+that do. Its findings deserve a look but are not always mistakes. Where pairs are lines of files,
 line numbers are those of the files, header included. To find sides in another language,
-install py3langid.
-""".replace("{findings}", ", ".join(FINDINGS))
+install py3langid. With fail_on= the command fails where there are findings that it names, of
+{findings}.
+""".replace("{findings}", textwrap.fill(", ".join(FINDINGS), 98))
 
 
 class DoctorOptions(Options):
