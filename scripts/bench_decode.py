@@ -8,11 +8,11 @@
     scripts/bench_decode.py runs/demo test.es --device cuda --engines bf16 --tokens 4096 65536
 
 Engines: `native`, our search on all threads; `workers`, the same by a process a thread; `bf16` and
-`bf16-workers`, both with weights of 16 bits; `served-float32`, `served-int8` and so on, CTranslate2
-through `engine=ctranslate2` with the run's weights in that format, so that weights and tokens are
-the same; `direct` and `direct-int8`, CTranslate2's own call on the same pieces, which tells what
-ours adds to it. CTranslate2 has a worker a thread, which is its best, but for a sentence by itself
-one of all threads, loaded anew; GPUs have no workers.
+`bf16-workers`, both with weights of 16 bits, `int8` and `int8-workers` of 8; `served-float32`,
+`served-int8` and so on, CTranslate2 through `engine=ctranslate2` with the run's weights in that
+format, so that weights and tokens are the same; `direct` and `direct-int8`, CTranslate2's own call
+on the same pieces, which tells what ours adds to it. CTranslate2 has a worker a thread, which is
+its best, but for a sentence by itself one of all threads, loaded anew; GPUs have no workers.
 
 A peer is any command (in which {beam} is 1 or 5) whose last line is JSON with sents_per_s_decode
 and out_tok_per_s_decode, its speeds without start and loading, and where it knows them peak_rss_mb
@@ -374,6 +374,8 @@ NATIVE: dict[str, Callable[..., Translate]] = {
     "workers": partial(native, in_workers=True),
     "bf16": partial(native, precision="bf16"),
     "bf16-workers": partial(native, precision="bf16", in_workers=True),
+    "int8": partial(native, precision="int8"),
+    "int8-workers": partial(native, precision="int8", in_workers=True),
 }
 
 

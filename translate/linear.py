@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import torch
 import torch.nn.functional as F
@@ -99,14 +99,7 @@ class Prepacked(NamedTuple):
 
     def serves(self, x: Float[Tensor, "*rows I"], weight: Float[Tensor, "O I"]) -> bool:
         """Tell whether the copy is still of the weight, and no gradient can be asked for."""
-        return (
-            weight is self.origin
-            and weight._version == self.version
-            and x.numel() > 0
-            and not torch.is_grad_enabled()
-            and not torch.is_autocast_enabled("cpu")
-            and not torch.compiler.is_compiling()
-        )
+        return unchanged(self.origin, self.version, x, weight)
 
     def product(
         self, x: Float[Tensor, "*rows I"], bias: Float[Tensor, "O"] | None
@@ -115,26 +108,57 @@ class Prepacked(NamedTuple):
         return _by_onednn(x, self.layout, bias)
 
 
+def unchanged(origin: Tensor, version: int, x: Tensor, weight: Tensor) -> bool:
+    """Tell whether a weight is still what a copy was made from, and products need no gradient."""
+    return (
+        weight is origin
+        and weight._version == version
+        and x.numel() > 0
+        and not torch.is_grad_enabled()
+        and not torch.is_autocast_enabled("cpu")
+        and not torch.compiler.is_compiling()
+    )
+
+
+class LaidOut(Protocol):
+    """A copy of a weight that products by it are faster with."""
+
+    def serves(self, x: Float[Tensor, "*rows I"], weight: Float[Tensor, "O I"]) -> bool:
+        """Tell whether it can be multiplied by in place of the weight."""
+
+    def product(
+        self, x: Float[Tensor, "*rows I"], bias: Float[Tensor, "O"] | None
+    ) -> Float[Tensor, "*rows O"]:
+        """Compute x Wᵀ + b."""
+
+
+LayOut = Callable[[Tensor], LaidOut | None]
+
+
 class Prepackable(nn.Module, ABC):
     """A module whose weights may be laid out beforehand, where a CPU translates."""
 
-    _prepacked: Mapping[int, Prepacked] = MappingProxyType({})  # by the weight's `id`
+    _prepacked: Mapping[int, LaidOut] = MappingProxyType({})  # by the weight's `id`
 
     @abstractmethod
     def matrices(self) -> list[Float[Tensor, "O I"]]:
         """Return the weights that it multiplies by."""
 
-    def prepack(self) -> None:
-        """Lay out all weights that oneDNN takes."""
-        copies = {id(weight): Prepacked.of(weight) for weight in self.matrices()}
+    def prepack(self, lay_out: LayOut = Prepacked.of) -> None:
+        """Lay out all weights that can be."""
+        copies = {id(weight): lay_out(weight) for weight in self.matrices()}
         self._prepacked = {key: copy for key, copy in copies.items() if copy is not None}
 
     def prepacked(
         self, x: Float[Tensor, "*rows I"], weight: Float[Tensor, "O I"]
-    ) -> Prepacked | None:
+    ) -> LaidOut | None:
         """Return the copy of one of its weights, where it can be multiplied by."""
-        copy = self._prepacked.get(id(weight))
+        copy = self.laid_out(weight)
         return copy if copy is not None and copy.serves(x, weight) else None
+
+    def laid_out(self, weight: Float[Tensor, "O I"]) -> LaidOut | None:
+        """Return the copy of one of its weights, if it has one."""
+        return self._prepacked.get(id(weight))
 
     def train(self, mode: bool = True) -> Self:
         if mode:
@@ -164,11 +188,11 @@ class Linear(Prepackable, nn.Linear):
         return F.linear(input, self.weight, self.bias)
 
 
-def prepack(model: nn.Module) -> None:
+def prepack(model: nn.Module, lay_out: LayOut = Prepacked.of) -> None:
     """Make the products of a model that will not change faster on a CPU."""
     for module in model.modules():
         if isinstance(module, Prepackable):
-            module.prepack()
+            module.prepack(lay_out)
 
 
 def _takes(weight: Tensor) -> bool:

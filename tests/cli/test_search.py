@@ -39,9 +39,10 @@ def test_workers_and_fewer_bits_still_answer_every_line_in_order(program, run: s
     assert [line.split("\t")[::2] for line in alone.out.splitlines()] == [
         line.split("\t")[::2] for line in shared.out.splitlines()
     ]  # numbers and texts; a score may differ in the last digit, with the number of threads
-    rounded = program(*asked, "precision=bf16", *lines)
-    assert rounded.status == 0, rounded.err
-    assert len(rounded.out.splitlines()) == len(alone.out.splitlines())
+    for precision in ("bf16", "int8"):
+        rounded = program(*asked, f"precision={precision}", *lines)
+        assert rounded.status == 0, rounded.err
+        assert len(rounded.out.splitlines()) == len(alone.out.splitlines())
 
 
 @pytest.mark.parametrize(

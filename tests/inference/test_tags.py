@@ -25,7 +25,7 @@ WORDS = ["el", "perro", "come", "la", "casa"]
 
 
 class Unread(nn.Module):
-    max_length = None
+    max_length, source_multiple = None, 1
 
 
 class Recording:

@@ -381,8 +381,9 @@ class TranslatingOptions(Options):
     )
     precision: Precision | None = Field(
         None,
-        description="float32 or bf16, the numbers to compute with: bf16 is faster on GPUs, with "
-        "AMX, and on AMD CPUs with AVX512-BF16; null: those of the weights",
+        description="float32, bf16 or int8, the numbers to compute with: bf16 is faster on GPUs, "
+        "with AMX, and on AMD CPUs with AVX512-BF16; int8 on any x86 CPU, with less memory and a "
+        "little lower quality; null: those of the weights",
     )
     device: Device = DEVICE
     tokens_per_batch: PositiveInt | None = Field(

@@ -141,11 +141,16 @@ def shared_out(lengths: Sequence[int], tokens_per_batch: int, workers: int) -> l
 
 
 def padded(
-    sentences: Sequence[Sequence[int]], device: torch.device
+    sentences: Sequence[Sequence[int]], device: torch.device, multiple: int = 1
 ) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"]]:
-    """Return token ids as one matrix on the device, and the mask of the real ones."""
+    """Return token ids as one matrix on the device, and the mask of the real ones.
+
+    Args:
+        multiple: the matrix is so many tokens wide, or twice as many …
+    """
     lengths = torch.tensor([len(ids) for ids in sentences])
-    mask = padding_mask(lengths, int(lengths.max()))
+    longest = int(lengths.max())
+    mask = padding_mask(lengths, longest + -longest % multiple)
     ids = torch.full(mask.shape, PAD)
     ids[mask] = torch.tensor(list(itertools.chain.from_iterable(sentences)))
     return ids.to(device), mask.to(device)

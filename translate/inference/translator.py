@@ -19,6 +19,7 @@ search, clause by clause, or with other names (rewriting).
 
 from __future__ import annotations
 
+import copy
 import itertools
 import logging
 import os
@@ -94,7 +95,8 @@ ATTENTION_MAPS = "translate.extras.attention_maps:AttentionMaps"
 ENSEMBLE = "translate.extras.ensemble:together"
 READ_SHORTLIST = "translate.extras.lexical_shortlist:read"
 # Sums over the vocabulary and the scores stay in float32: searches see to it.
-DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
+DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "int8": torch.float32}
+QUANTIZE = "translate.extras.int8:quantize"
 
 
 def default_tokens(device: torch.device) -> int:
@@ -370,7 +372,8 @@ class Translator:
     def _hypotheses(
         self, search: Search, segments: Sequence[Segment], *, need_alignment: bool
     ) -> list[list[Hypothesis]]:
-        source, mask = padded([[*segment.ids, EOS] for segment in segments], self.device)
+        ids = [[*segment.ids, EOS] for segment in segments]
+        source, mask = padded(ids, self.device, self.model.source_multiple)
         asked = [segment.constraint for segment in segments]
         return search(self.model, source, mask, constraints=asked, need_alignment=need_alignment)
 
@@ -484,7 +487,8 @@ def load(
         engine: `ctranslate2` translates with what `translate export` has written, in the folder
             `export` or else in that of the run.
         workers: None: one a core, where lines can be shared out.
-        precision: the numbers to compute with; None: those of the weights.
+        precision: the numbers to compute with; None: those of the weights. In `int8` a text never
+            depends on how lines are batched.
         interactive: each line is answered before the next one comes.
 
     `Translator` describes the others. The process keeps the memory it has from then on, and what is
@@ -534,7 +538,7 @@ def load(
         )  # fmt: skip
     learned = confidence if isinstance(confidence, Confidence) else None
     as_learned = loaded.tokenizers.source.tag == loaded.config.tag and not (
-        ensemble or shortlist or mbr or precision == "bf16"
+        loaded is run or ensemble or shortlist or mbr or precision in ("bf16", "int8")
     )
     if confidence is True and as_learned and Path(str(run), confidence_of.FILE).exists():
         learned = confidence_of.read(
@@ -554,7 +558,7 @@ def load(
     elif workers is None:
         workers = one_a_core(device)
     translator = Translator(
-        loaded.model if precision is None else loaded.model.in_dtype(DTYPES[precision]),
+        _in_precision(loaded.model, precision),
         loaded.tokenizers,
         chosen if limiting is None else limiting(chosen),
         tokens_per_batch=tokens_per_batch,
@@ -573,8 +577,19 @@ def load(
         confidence=learned,
         taught=loaded.config.taught,
     )
-    prepack(translator.model)
+    if precision == "int8":
+        on_demand(QUANTIZE)(translator.model)
+    else:
+        prepack(translator.model)
     return translator
+
+
+def _in_precision(model: Seq2Seq, precision: Precision | None) -> Seq2Seq:
+    """Return a model with weights to compute in this precision; for int8 they are its own."""
+    if precision is None:
+        return model
+    wanted = model.in_dtype(DTYPES[precision])
+    return copy.deepcopy(wanted) if precision == "int8" and wanted is model else wanted
 
 
 def _answer_at_once(model: Seq2Seq, engine: Engine) -> None:

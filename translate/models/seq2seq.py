@@ -151,6 +151,7 @@ class Seq2Seq(nn.Module, ABC):
     target_embedding: nn.Embedding  # a row a target piece
     output: nn.Linear  # hidden → vocabulary: weight (V, D), perhaps a bias (V)
     max_length: int | None = None  # tokens it can read of a side, <s> or </s> too; None: any number
+    source_multiple = 1  # tokens: to translate, sources are padded to so many, or twice as many …
     why_padded: str | None = "this model only reads padded batches"  # None: it has `read_packed`
     # (source, target_in, sources, targets) → `hidden` (M, D) of every target token of sentences
     # laid end to end: `encode` and `decode` in one, without padding
