@@ -46,6 +46,17 @@ def looks(source: str, target: str, links: str) -> np.ndarray:
         ("<p>Hola</p>", "Hello", "0-0", "<p>Hello</p>"),
         ("Uno <br> dos </b>", "One two", "0-0 1-1", "One <br> two </b>"),
         ("<a></a> Uno", "One", "0-0", "<a></a> One"),
+        # elements side by side hold words of their own, those within a word do not
+        ("<x>uno</x><y><i>dos</i></y>", "one two", "0-0 1-1", "<x>one</x> <y><i>two</i></y>"),
+        # a mark belongs to an element where it did before, whatever looks at what
+        ("<b>Nota</b>: uno.", "Note: one.", "0-0 1-0 2-2 3-3", "<b>Note</b>: one."),
+        ("<b>Nota:</b> uno.", "Note: one.", "0-0 1-2 2-2 3-3", "<b>Note:</b> one."),
+        ("uno (<b>dos</b>)", "one (two)", "0-0 1-2 2-2 3-3", "one (<b>two</b>)"),
+        # what stands in both is its own translation
+        ("usa <b>Ctrl</b> aquí", "here use Ctrl", "0-2 1-1 2-0", "here use <b>Ctrl</b>"),
+        ("abre <b>%APP uno</b>", "open %APP one", "0-0 1-1 2-2", "open <b>%APP one</b>"),
+        # both must look at each other: "a" is looked at by more than one
+        ("<b>perro</b> ladra", "the dog barks", "0-0 0-1 1-0 2-1", "the <b>dog</b> barks"),
     ],
 )  # fmt: skip
 def test_an_item_stands_beside_the_translation_of_its_neighbours(
@@ -53,6 +64,11 @@ def test_an_item_stands_beside_the_translation_of_its_neighbours(
 ) -> None:
     bare = bare_of(source)
     assert put_back(bare, translation, looks(bare.text, translation, links)) == expected
+
+
+def test_words_are_parted_where_an_element_ends_and_the_next_begins() -> None:
+    assert bare_of("<x>a</x><y><i>b</i></y>").text == "a b"
+    assert bare_of("<b>H</b><sub>2</sub>O").text == "H2O"
 
 
 WORDS = st.lists(st.sampled_from(["uno", "dos", "tres", "cuatro", ",", "."]), max_size=4)

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -23,13 +24,16 @@ from translate.inference.markup import as_characters
 from translate.inference.translation import Translation
 from translate.models.head import AttentionHead
 
-TOKEN = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
+TOKEN = re.compile(r"%?\w+(?:['’]\w+)*|[^\w\s]")
 OPENING = re.compile(r"<([^\W\d][\w:.-]*)(?=[\s>/])[^<]*(?<!/)>")
 CLOSING = re.compile(r"</([^\W\d][\w:.-]*)\s*>")
-# tags that may stand inside a word; others, such as <br>, part two words
-INSIDE_WORDS = re.compile(r"</?(?!(?:br|hr|p|div|li|td|th|tr|h\d|ul|ol|table)\b)[^\W\d]|&")
+# elements that may begin and end inside a word; others, such as <br>, part two words
+PARTING = re.compile(r"</?(?:br|hr|p|div|li|td|th|tr|h\d|ul|ol|table)\b|[^<&]")
+INLINE = re.compile(r"</?(?:a|b|em|emph|font|g|i|mark|q|s|small|span|strong|su[bp]|tt|u)\b")
 TIGHT = set(",.;:!?)]}…»”、。，！？")  # marks without a space before them
 VOID = {"br", "hr", "img", "input", "wbr"}  # elements of HTML that nothing closes
+MARK = re.compile(r"[^\w\s…)\]}»”]")
+FAINT = 1e-3  # attention to itself of a word that looks elsewhere
 REACH = 2.0  # tokens: how fast neighbours of a place count less
 
 Spans = Sequence[tuple[int, int]]  # characters
@@ -72,17 +76,20 @@ class BareText:
 
 def take_out(text: str, spans: Spans, *, xml: bool = False) -> BareText:
     """Return a sentence without the items at these places."""
-    bare, pieces, position = "", list[TakenOut](), 0
+    bare, pieces, position, parted, before = "", list[TakenOut](), 0, False, ""
     for start, end in spans:
+        parted = parted and start == position  # by items that touch
         bare += text[position:start]
         item, left, right = text[start:end], text[start - 1 : start], text[end : end + 1]
         spaces = not start or left.isspace(), not right.isalnum()
-        if left.isalnum() and right.isalnum() and not INSIDE_WORDS.match(item):
+        begins = CLOSING.fullmatch(before) and OPENING.fullmatch(item) and start == position
+        parted |= bool(PARTING.match(item) or (begins and not INLINE.match(item)))
+        if parted and bare[-1:].isalnum() and right.isalnum():
             bare += " "
         if bare.endswith(" ") and right in TIGHT:
             bare = bare[:-1]
         pieces.append((item, len(bare), spaces))
-        position = end
+        position, before = end, item
         if not bare or bare.endswith(" "):  # one space is left of two
             position += len(text[end:]) - len(text[end:].lstrip(" "))
     bare = (bare + text[position:]).rstrip()
@@ -125,7 +132,9 @@ def put_back(bare: BareText, translation: str, weights: Weights) -> str:
         weights: how much each token of the translation (`TOKEN`) looks at each of the source.
     """
     tokens = [match.span() for match in TOKEN.finditer(translation)]
-    placed = _placed(bare.items, weights, 0, len(tokens))
+    words = TOKEN.findall(bare.text), TOKEN.findall(translation)
+    looks = Looks(mutual(anchored(weights, *words)), *words)
+    placed = _placed(bare.items, looks, 0, len(tokens))
     characters = as_characters if bare.xml else str
     written, position = "", 0
     for place, text in _insertions(placed, translation, tokens, 0):
@@ -224,6 +233,38 @@ def _pieces_of_tokens(surfaces: Sequence[str]) -> Float[np.ndarray, "tokens piec
     return overlap.astype(float)
 
 
+def anchored(weights: Weights, source: Sequence[str], target: Sequence[str]) -> Weights:
+    """Let a word that stands in both look at itself, and no other word at it."""
+    same = [[a == b and any(map(str.isalnum, a)) for b in source] for a in target]
+    if not any(map(any, same)) or weights.shape != np.shape(same):
+        return weights
+    there = np.array(same)
+    itself = there * (weights + FAINT)
+    sums = itself.sum(axis=1, keepdims=True)
+    others: Weights = np.where(there.any(axis=0), 0.0, weights)
+    looking: Weights = np.where(sums > 0, itself / np.maximum(sums, FAINT), others)
+    return looking
+
+
+def mutual(weights: Weights) -> Weights:
+    """Multiply what a token looks at by what it is looked at by: both must say so."""
+    if not weights.size:
+        return weights
+    rows, columns = (
+        weights / np.maximum(weights.sum(axis=a, keepdims=True), FAINT) for a in (1, 0)
+    )
+    both: Weights = rows * columns
+    return both / np.maximum(both.sum(axis=1, keepdims=True), FAINT)
+
+
+class Looks(NamedTuple):
+    """How much each token of a translation looks at each of its source, and what they are."""
+
+    weights: Weights
+    source: Sequence[str]
+    target: Sequence[str]
+
+
 @dataclass(frozen=True)
 class Placed:
     """An item before the token `start` of the translation, and around those up to `end`."""
@@ -234,33 +275,36 @@ class Placed:
     inner: list[Placed]
 
 
-def _placed(items: Sequence[InlineItem], weights: Weights, first: int, last: int) -> list[Placed]:
+def _placed(items: Sequence[InlineItem], looks: Looks, first: int, last: int) -> list[Placed]:
     """Place items among the tokens [first, last) of the translation; none overlaps another."""
     placed: list[Placed] = []
-    free = np.zeros(len(weights), dtype=bool)
+    free = np.zeros(len(looks.weights), dtype=bool)
     free[first:last] = True
     after = first  # the last of the tags that are alone, whose order stays
     # those that enclose words go first: the others can stand between any two tokens
     for item in sorted(items, key=lambda item: item.start >= item.end):
         if item.start < item.end and free.any():
-            start, end = _enclosed(weights, item, free)
+            start, end = _enclosed(looks, item, free)
             free[start:end] = False
-            placed.append(Placed(item, start, end, _placed(item.inner, weights, start, end)))
+            placed.append(Placed(item, start, end, _placed(item.inner, looks, start, end)))
         else:
-            place = _beside(weights, item, first, last)
+            place = _beside(looks.weights, item, first, last)
             if item.text[0] == "<":
                 after = place = max(after, place)
             place = next((each.end for each in placed if each.start < place < each.end), place)
-            inner = _placed(item.inner, weights, place, place)
+            inner = _placed(item.inner, looks, place, place)
             placed.append(Placed(item, place, place, inner))
     order = {id(item): number for number, item in enumerate(items)}
     return sorted(placed, key=lambda each: (each.start, each.end, order[id(each.item)]))
 
 
-def _enclosed(weights: Weights, item: InlineItem, free: np.ndarray) -> tuple[int, int]:
-    """Return the run of free tokens that looks most into the item and least elsewhere."""
-    inside = weights[:, item.start : item.end].sum(axis=1)
-    gain = np.where(free, inside - 0.5 * weights.sum(axis=1), -np.inf)
+def _enclosed(looks: Looks, item: InlineItem, free: np.ndarray) -> tuple[int, int]:
+    """Return the run of free tokens that looks most into the item and least elsewhere.
+
+    A mark at its edge belongs to it where one stands at that edge of the item in the source.
+    """
+    inside = looks.weights[:, item.start : item.end].sum(axis=1)
+    gain = np.where(free, inside - 0.5 * looks.weights.sum(axis=1), -np.inf)
     best, run, start = (-np.inf, 0, 0), 0.0, 0
     for place, value in enumerate(gain):
         if run <= 0:
@@ -268,7 +312,17 @@ def _enclosed(weights: Weights, item: InlineItem, free: np.ndarray) -> tuple[int
         run += value
         if run > best[0]:
             best = run, start, place + 1
-    return best[1], best[2]
+    _, start, end = best
+    first, last = looks.source[item.start], looks.source[item.end - 1]
+    while end - start > 1 and not MARK.fullmatch(last) and MARK.fullmatch(looks.target[end - 1]):
+        end -= 1
+    while end - start > 1 and not MARK.fullmatch(first) and MARK.fullmatch(looks.target[start]):
+        start += 1
+    if MARK.fullmatch(last) and looks.target[end : end + 1] == [last] and free[end]:
+        end += 1
+    if MARK.fullmatch(first) and looks.target[max(0, start - 1) : start] == [first]:
+        start -= bool(free[start - 1])
+    return start, end
 
 
 def _beside(weights: Weights, item: InlineItem, first: int, last: int) -> int:

@@ -207,7 +207,8 @@ class Translator:
     def _placement(self) -> Placement:
         head = None
         if attends(self.model):
-            head = self._taught or choose_head(self.model, layer=None, head=None)
+            layer = None if self._taught is None else self._taught.layer
+            head = choose_head(self.model, layer=layer, head=None)
         return Placement(self.tokenizers, self.forcing, head, tokens_per_batch=TOKENS_SCORED)
 
     def _placed(
