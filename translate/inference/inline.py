@@ -253,8 +253,9 @@ def mutual(weights: Weights) -> Weights:
     rows, columns = (
         weights / np.maximum(weights.sum(axis=a, keepdims=True), FAINT) for a in (1, 0)
     )
-    both: Weights = rows * columns
-    return both / np.maximum(both.sum(axis=1, keepdims=True), FAINT)
+    both = rows * columns
+    product: Weights = both / np.maximum(both.sum(axis=1, keepdims=True), FAINT)
+    return product
 
 
 class Looks(NamedTuple):
