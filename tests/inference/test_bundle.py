@@ -216,6 +216,7 @@ def test_keys_of_a_search_are_laid_over_the_run_s_own(saved) -> None:
         ({"workers": 0}, "workers=0: must be a whole number of at least 1"),
         ({"tokens_per_batch": "8"}, "tokens_per_batch='8': must be a whole number"),
         ({"split_sentences": "no"}, "split_sentences='no': must be True or False"),
+        ({"precision": "int4"}, "precision='int4': must be one of float32, bf16, int8"),
         ({"search": {1: 2}}, r"search = \{1: 2\}: give a search, the name of an option"),
     ],
 )

@@ -502,8 +502,9 @@ def load(
     for name, count in counts.items():
         if count is not None and (type(count) is not int or count < 1):
             raise UserError(f"{name}={count!r}: must be a whole number of at least 1")
-    if markup not in get_args(Markup):
-        raise UserError(f"markup={markup!r}: must be one of {', '.join(get_args(Markup))}")
+    for name, value, known in (("markup", markup, Markup), ("precision", precision, Precision)):
+        if value is not None and value not in get_args(known):
+            raise UserError(f"{name}={value!r}: must be one of {', '.join(get_args(known))}")
     if not isinstance(split_sentences, bool):
         raise UserError(f"split_sentences={split_sentences!r}: must be True or False")
     keep_memory()
