@@ -540,7 +540,7 @@ def load(
         )  # fmt: skip
     learned = confidence if isinstance(confidence, Confidence) else None
     as_learned = loaded.tokenizers.source.tag == loaded.config.tag and not (
-        loaded is run or ensemble or shortlist or mbr or precision in ("bf16", "int8")
+        isinstance(run, Bundle) or ensemble or shortlist or mbr or precision in ("bf16", "int8")
     )
     if confidence is True and as_learned and Path(str(run), confidence_of.FILE).exists():
         learned = confidence_of.read(
@@ -560,7 +560,7 @@ def load(
     elif workers is None:
         workers = one_a_core(device)
     translator = Translator(
-        _in_precision(loaded.model, precision),
+        _in_precision(loaded.model, precision, shared=isinstance(run, Bundle)),
         loaded.tokenizers,
         chosen if limiting is None else limiting(chosen),
         tokens_per_batch=tokens_per_batch,
@@ -586,12 +586,13 @@ def load(
     return translator
 
 
-def _in_precision(model: Seq2Seq, precision: Precision | None) -> Seq2Seq:
-    """Return a model with weights to compute in this precision; for int8 they are its own."""
+def _in_precision(model: Seq2Seq, precision: Precision | None, *, shared: bool) -> Seq2Seq:
+    """Return a model with weights to compute in this precision: for int8 no `shared` ones."""
     if precision is None:
         return model
     wanted = model.in_dtype(DTYPES[precision])
-    return copy.deepcopy(wanted) if precision == "int8" and wanted is model else wanted
+    lent = precision == "int8" and shared and wanted is model
+    return copy.deepcopy(wanted) if lent else wanted
 
 
 def _answer_at_once(model: Seq2Seq, engine: Engine) -> None:
