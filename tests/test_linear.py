@@ -6,6 +6,7 @@ import copy
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -82,7 +83,7 @@ def takes_prepacked(layer: Linear, x: torch.Tensor) -> bool:
     ((key, prepacked),) = layer._prepacked.items()
     expected = layer(x)
     doubled = torch.ops.mkldnn._reorder_linear_weight(2 * layer.weight.detach(), 64)
-    layer._prepacked = {key: prepacked._replace(layout=doubled)}
+    layer._prepacked = {key: replace(prepacked, layout=doubled)}
     differs = not torch.equal(layer(x), expected)
     layer._prepacked = {key: prepacked}
     return differs

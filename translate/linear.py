@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -76,17 +77,47 @@ class _Product(torch.autograd.Function):
         )
 
 
-class Prepacked(NamedTuple):
-    """A weight that will not change, laid out once for oneDNN, which else does it each time.
+@dataclass(frozen=True)
+class Copy(ABC):
+    """A copy of a weight that will not change, by which products are faster.
 
-    MKL is slow with few rows. With the copy, the product of a row is also the same to the bit
-    among any others, except for wide weights (2,048) and a row by itself. A change of the weight is
-    noticed where PyTorch counts it, so not through `weight.data` or NumPy.
+    A change of the weight is noticed where PyTorch counts it, so not through `weight.data` or
+    NumPy.
+
+    Attributes:
+        origin: the weight that it was made from, which then was of this `version`.
     """
 
-    layout: Tensor  # as large again
-    origin: Tensor  # the weight it was made from, and the version of that
+    origin: Tensor
     version: int
+
+    def serves(self, x: Float[Tensor, "*rows I"], weight: Float[Tensor, "O I"]) -> bool:
+        """Tell whether the copy is still of the weight, and no gradient can be asked for."""
+        return (
+            weight is self.origin
+            and weight._version == self.version
+            and x.numel() > 0
+            and not torch.is_grad_enabled()
+            and not torch.is_autocast_enabled("cpu")
+            and not torch.compiler.is_compiling()
+        )
+
+    @abstractmethod
+    def product(
+        self, x: Float[Tensor, "*rows I"], bias: Float[Tensor, "O"] | None
+    ) -> Float[Tensor, "*rows O"]:
+        """Compute x Wᵀ + b."""
+
+
+@dataclass(frozen=True)
+class Prepacked(Copy):
+    """A weight laid out once for oneDNN, which else does it each time; as large again.
+
+    MKL is slow with few rows. With the copy, the product of a row is also the same to the bit
+    among any others, except for wide weights (2,048) and a row by itself.
+    """
+
+    layout: Tensor
 
     @classmethod
     def of(cls, weight: Float[Tensor, "O I"]) -> Prepacked | None:
@@ -95,50 +126,21 @@ class Prepacked(NamedTuple):
             return None
         matrix = weight.detach().contiguous()
         layout = torch.ops.mkldnn._reorder_linear_weight(matrix, TYPICAL_ROWS)
-        return cls(layout, weight, weight._version)
-
-    def serves(self, x: Float[Tensor, "*rows I"], weight: Float[Tensor, "O I"]) -> bool:
-        """Tell whether the copy is still of the weight, and no gradient can be asked for."""
-        return unchanged(self.origin, self.version, x, weight)
+        return cls(weight, weight._version, layout)
 
     def product(
         self, x: Float[Tensor, "*rows I"], bias: Float[Tensor, "O"] | None
     ) -> Float[Tensor, "*rows O"]:
-        """Compute x Wᵀ + b."""
         return _by_onednn(x, self.layout, bias)
 
 
-def unchanged(origin: Tensor, version: int, x: Tensor, weight: Tensor) -> bool:
-    """Tell whether a weight is still what a copy was made from, and products need no gradient."""
-    return (
-        weight is origin
-        and weight._version == version
-        and x.numel() > 0
-        and not torch.is_grad_enabled()
-        and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
-    )
-
-
-class LaidOut(Protocol):
-    """A copy of a weight that products by it are faster with."""
-
-    def serves(self, x: Float[Tensor, "*rows I"], weight: Float[Tensor, "O I"]) -> bool:
-        """Tell whether it can be multiplied by in place of the weight."""
-
-    def product(
-        self, x: Float[Tensor, "*rows I"], bias: Float[Tensor, "O"] | None
-    ) -> Float[Tensor, "*rows O"]:
-        """Compute x Wᵀ + b."""
-
-
-LayOut = Callable[[Tensor], LaidOut | None]
+LayOut = Callable[[Tensor], Copy | None]
 
 
 class Prepackable(nn.Module, ABC):
     """A module whose weights may be laid out beforehand, where a CPU translates."""
 
-    _prepacked: Mapping[int, LaidOut] = MappingProxyType({})  # by the weight's `id`
+    _prepacked: Mapping[int, Copy] = MappingProxyType({})  # by the weight's `id`
 
     @abstractmethod
     def matrices(self) -> list[Float[Tensor, "O I"]]:
@@ -149,14 +151,12 @@ class Prepackable(nn.Module, ABC):
         copies = {id(weight): lay_out(weight) for weight in self.matrices()}
         self._prepacked = {key: copy for key, copy in copies.items() if copy is not None}
 
-    def prepacked(
-        self, x: Float[Tensor, "*rows I"], weight: Float[Tensor, "O I"]
-    ) -> LaidOut | None:
+    def prepacked(self, x: Float[Tensor, "*rows I"], weight: Float[Tensor, "O I"]) -> Copy | None:
         """Return the copy of one of its weights, where it can be multiplied by."""
-        copy = self.laid_out(weight)
+        copy = self.copy_of(weight)
         return copy if copy is not None and copy.serves(x, weight) else None
 
-    def laid_out(self, weight: Float[Tensor, "O I"]) -> LaidOut | None:
+    def copy_of(self, weight: Float[Tensor, "O I"]) -> Copy | None:
         """Return the copy of one of its weights, if it has one."""
         return self._prepacked.get(id(weight))
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import translate
 from translate.errors import UserError
-from translate.inference.terms import MOST, Term, Terms, choices
+from translate.inference.batches import Segment
+from translate.inference.terms import MOST, Term, Terms, choices, with_terms
+from translate.inference.text_constraints import NO_CONSTRAINT, ConstraintEncoder
+from translate.inference.translation import NOTHING
 
 BUNDLE = Path(__file__).parents[1] / "bundles" / "transformer"
 GLOSSARY = Terms(
@@ -82,6 +86,25 @@ def test_what_lacks_a_term_is_searched_again(tmp_path: Path, search: str) -> Non
     assert "Kind" in texts[2].text
     assert "</b>" in texts[2].text
     assert not any("no term" in flag for best in texts for flag in best.flags)
+
+
+@pytest.mark.parametrize(
+    ("again", "flags"),
+    [("Here is my sis.", ()), ("Here is my aunt. sis.", ("no term for tía",))],
+)
+def test_a_term_that_comes_as_a_sentence_of_its_own_is_none(
+    joint, again: str, flags: tuple[str, ...]
+) -> None:
+    texts = {"first": "Here is my aunt.", "terms": again}
+    encoder = ConstraintEncoder(joint.target, (), max_length=None, unknown_replaced=False)
+    nothing = next(iter(encoder(NO_CONSTRAINT, 1, 1)))
+    ((best,),) = with_terms(
+        Terms([("tía", "sis")]),
+        encoder,
+        lambda segments, by="first": [[replace(NOTHING, text=texts[by])] for _ in segments],
+        [Segment("Aquí está mi tía.", [], [], nothing)],
+    )
+    assert (best.text, best.flags) == (texts["first" if flags else "terms"], flags)
 
 
 def test_a_term_that_cannot_be_written_is_flagged(make_translator) -> None:

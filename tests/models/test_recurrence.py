@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -33,7 +34,7 @@ def halves(recurrence: StepwiseRecurrence) -> None:
     """Copies that hold something else than the weights tell who reads them."""
     for key, prepacked in recurrence._prepacked.items():
         layout = torch.ops.mkldnn._reorder_linear_weight(prepacked.origin.detach() / 2, 64)
-        recurrence._prepacked[key] = prepacked._replace(layout=layout)
+        recurrence._prepacked[key] = replace(prepacked, layout=layout)
 
 
 @torch.no_grad()

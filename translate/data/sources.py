@@ -300,6 +300,12 @@ def or_held_out(key: str) -> str:
     return f", or {key}=null to hold it out of train" if key.endswith((".dev", ".test")) else ""
 
 
+def files_by_split(source: Source) -> dict[str, Path]:
+    """Return the file of each split of a source that has one a split."""
+    names = {split: getattr(source, split) for split in SPLITS}
+    return {split: Path(name).expanduser() for split, name in names.items() if name is not None}
+
+
 class Files(Source):
     """Two text files a split, one sentence a line, packed ones too (data=files)."""
 

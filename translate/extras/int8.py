@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from translate.errors import UserError
-from translate.linear import Linear, Prepacked, prepack, unchanged
+from translate.linear import Copy, Linear, Prepacked, prepack
 from translate.models.seq2seq import Seq2Seq
 
 ENGINE = "fbgemm"
@@ -30,12 +31,11 @@ SOURCE_MULTIPLE = 16  # of this many tokens attention gives the same bits, howev
 SMALLEST_SIDE = 32  # smaller matrices stay as they are: they cost nothing, and often decide much
 
 
-class Quantized(NamedTuple):
-    """A weight in int8 that will not change, laid out for FBGEMM."""
+@dataclass(frozen=True)
+class Quantized(Copy):
+    """A weight in int8, laid out for FBGEMM."""
 
     packed: Any
-    origin: Tensor  # the weight it was made from, and the version of that
-    version: int
 
     @classmethod
     def of(cls, weight: Float[Tensor, "O I"]) -> Quantized | Prepacked | None:
@@ -51,11 +51,7 @@ class Quantized(NamedTuple):
             )  # PyTorch will store such tensors otherwise
             numbers = torch.quantize_per_channel(matrix, scales.double(), zeros, 0, torch.qint8)
             packed = torch.ops.quantized.linear_prepack(numbers, None)
-        return cls(packed, weight, weight._version)
-
-    def serves(self, x: Float[Tensor, "*rows I"], weight: Float[Tensor, "O I"]) -> bool:
-        """Tell whether the numbers are still of the weight, and no gradient can be asked for."""
-        return unchanged(self.origin, self.version, x, weight)
+        return cls(weight, weight._version, packed)
 
     def product(
         self, x: Float[Tensor, "*rows I"], bias: Float[Tensor, "O"] | None
@@ -95,6 +91,6 @@ def quantize(model: Seq2Seq) -> None:
     for each in modules:
         if not isinstance(each, Linear) or id(each.weight) in spared:
             continue
-        if isinstance(each.laid_out(each.weight), Quantized):
+        if isinstance(each.copy_of(each.weight), Quantized):
             # whoever reads it all the same gets no numbers
             each.weight.data = each.weight.new_full((), torch.nan).expand(each.weight.shape)

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from translate.data.pairs import Pair
 from translate.data.plain_text import one_line
-from translate.data.sources import SPLITS, NonEmpty, Source
+from translate.data.sources import NonEmpty, Source, files_by_split
 from translate.errors import UserError, first_line
 from translate.extras.delimited import language, plain
 from translate.files import file_hash
@@ -35,15 +35,13 @@ class Localisation(Source):
     test: NonEmpty | None = Field(description="likewise")
 
     def fingerprint(self, cache: Path) -> str:
-        hashes = " ".join(f"{split} {file_hash(path)}" for split, path in self._paths().items())
+        hashes = " ".join(
+            f"{split} {file_hash(path)}" for split, path in files_by_split(self).items()
+        )
         return f"{hashes} {READING}"
 
     def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
-        return {split: self._pairs(path) for split, path in self._paths().items()}
-
-    def _paths(self) -> dict[str, Path]:
-        names = {split: getattr(self, split) for split in SPLITS}
-        return {split: Path(name).expanduser() for split, name in names.items() if name is not None}
+        return {split: self._pairs(path) for split, path in files_by_split(self).items()}
 
     def _pairs(self, path: Path) -> Iterator[Pair]:
         """Yield the pairs of a file; a unit without a translation has an empty side.

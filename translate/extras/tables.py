@@ -13,7 +13,7 @@ from pydantic import Field, PositiveInt
 
 from translate.data.pairs import Pair, Unreadable
 from translate.data.plain_text import text_hash, without_surrogates
-from translate.data.sources import SPLITS, NonEmpty, Source
+from translate.data.sources import NonEmpty, Source, files_by_split
 from translate.errors import UserError
 from translate.extras.delimited import (
     BLANK,
@@ -74,23 +74,21 @@ class TableFiles(Table, ABC):
     test: NonEmpty | None = Field(description="likewise")
 
     def fingerprint(self, cache: Path) -> str:
-        hashes = " ".join(f"{split} {text_hash(path)}" for split, path in self._paths().items())
+        hashes = " ".join(
+            f"{split} {text_hash(path)}" for split, path in files_by_split(self).items()
+        )
         return f"{hashes} {json.dumps(self.columns)} {READING}"
 
     def open(self, cache: Path) -> Mapping[str, Iterable[Pair]]:
         columns = self.columns_read()
         return {
             split: unless_nearly_all(self._pairs(path, columns), path)
-            for split, path in self._paths().items()
+            for split, path in files_by_split(self).items()
         }
 
     @abstractmethod
     def _pairs(self, path: Path, columns: Columns) -> Iterator[Pair]:
         """Yield the pairs of a file, with an `Unreadable` for each row that is none."""
-
-    def _paths(self) -> dict[str, Path]:
-        names = {split: getattr(self, split) for split in SPLITS}
-        return {split: Path(name).expanduser() for split, name in names.items() if name is not None}
 
 
 class Delimited(TableFiles, ABC):
@@ -107,7 +105,7 @@ class Delimited(TableFiles, ABC):
     def first_line(self) -> int:
         if self.header != "auto":
             return 1 + self.header
-        head = list(islice(numbered(self._paths()["train"]), HEAD))
+        head = list(islice(numbered(files_by_split(self)["train"]), HEAD))
         return 1 + bool(judged(head, self.columns_read(), **self._form).names)
 
     @property
@@ -174,7 +172,9 @@ class Parquet(TableFiles):
     kind: Literal["parquet"]
 
     def fingerprint(self, cache: Path) -> str:
-        hashes = " ".join(f"{split} {file_hash(path)}" for split, path in self._paths().items())
+        hashes = " ".join(
+            f"{split} {file_hash(path)}" for split, path in files_by_split(self).items()
+        )
         return f"{hashes} {json.dumps(self.columns)} {READING}"
 
     def _pairs(self, path: Path, columns: Columns) -> Iterator[Pair]:

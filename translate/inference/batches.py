@@ -16,6 +16,7 @@ import weakref
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cache, partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import TracebackType
@@ -33,6 +34,8 @@ from translate.models.seq2seq import Seq2Seq
 from translate.search import Constraint
 from translate.vocabulary import PAD
 
+TOKENS_PER_BATCH = 8192
+TOKENS_ON_A_GPU = 16384  # which takes hardly longer for them
 MAX_SOURCE_LENGTH = 512  # pieces
 MAX_SCORED_LENGTH = 4096  # pieces of a side; to read a pair takes time and memory by their product
 WORKER_DIED = (
@@ -78,6 +81,17 @@ def choose_device(device: str | torch.device) -> torch.device:
     if chosen.type == "cuda":
         leave_out_cudnn()
     return chosen
+
+
+def default_tokens(device: torch.device) -> int:
+    """Return how many padded source pieces are translated at once where no number is chosen."""
+    return TOKENS_ON_A_GPU if device.type == "cuda" else TOKENS_PER_BATCH
+
+
+@cache
+def survive_forks() -> None:
+    """Let a forked process compute on one thread: it has none of the others, and would wait."""
+    os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
 
 
 def each(texts: Iterable[str]) -> Iterator[str]:

@@ -300,10 +300,7 @@ def _placed(items: Sequence[InlineItem], looks: Looks, first: int, last: int) ->
 
 
 def _enclosed(looks: Looks, item: InlineItem, free: np.ndarray) -> tuple[int, int]:
-    """Return the run of free tokens that looks most into the item and least elsewhere.
-
-    A mark at its edge belongs to it where one stands at that edge of the item in the source.
-    """
+    """Return the run of free tokens that looks most into the item and least elsewhere."""
     inside = looks.weights[:, item.start : item.end].sum(axis=1)
     gain = np.where(free, inside - 0.5 * looks.weights.sum(axis=1), -np.inf)
     best, run, start = (-np.inf, 0, 0), 0.0, 0
@@ -313,16 +310,22 @@ def _enclosed(looks: Looks, item: InlineItem, free: np.ndarray) -> tuple[int, in
         run += value
         if run > best[0]:
             best = run, start, place + 1
-    _, start, end = best
-    first, last = looks.source[item.start], looks.source[item.end - 1]
-    while end - start > 1 and not MARK.fullmatch(last) and MARK.fullmatch(looks.target[end - 1]):
+    return _with_its_marks(best[1], best[2], looks, item, free)
+
+
+def _with_its_marks(
+    start: int, end: int, looks: Looks, item: InlineItem, free: np.ndarray
+) -> tuple[int, int]:
+    """Return a run with the marks at its edges that the item has there in the source."""
+    target, first, last = looks.target, looks.source[item.start], looks.source[item.end - 1]
+    while end - start > 1 and not MARK.fullmatch(last) and MARK.fullmatch(target[end - 1]):
         end -= 1
-    while end - start > 1 and not MARK.fullmatch(first) and MARK.fullmatch(looks.target[start]):
+    while end - start > 1 and not MARK.fullmatch(first) and MARK.fullmatch(target[start]):
         start += 1
-    if MARK.fullmatch(last) and looks.target[end : end + 1] == [last] and free[end]:
+    if MARK.fullmatch(last) and target[end : end + 1] == [last] and free[end]:
         end += 1
-    if MARK.fullmatch(first) and looks.target[max(0, start - 1) : start] == [first]:
-        start -= bool(free[start - 1])
+    if MARK.fullmatch(first) and start and target[start - 1] == first and free[start - 1]:
+        start -= 1
     return start, end
 
 

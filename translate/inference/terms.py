@@ -27,6 +27,7 @@ LONGEST = 200  # characters of a line
 BEAM = 10  # a narrow beam has few places for hypotheses with a phrase
 MOST = 8  # choices of forms for a sentence that are tried
 WORD = re.compile(r"\w+|[^\w\s]")
+END = re.compile(r"[.!?…](?=\s|$)|[。！？]")  # of a sentence
 
 Words = tuple[str, ...]
 
@@ -152,8 +153,10 @@ def with_terms(
     if parts:
         numbers, again = zip(*parts, strict=True)
         for i, answers in zip(numbers, search(again, by="terms"), strict=True):
-            # confidence was not learned for other searches
-            tries[i].append([replace(one, confidence=None) for one in answers])
+            # a term that fits nowhere comes as a sentence of its own
+            if len(END.findall(answers[0].text)) <= len(END.findall(n_best[i][0].text)):
+                # confidence was not learned for other searches
+                tries[i].append([replace(one, confidence=None) for one in answers])
     return list(map(_with_most, wanted, tries))
 
 

@@ -22,11 +22,10 @@ from __future__ import annotations
 import copy
 import itertools
 import logging
-import os
 import re
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -46,11 +45,13 @@ from translate.inference.batches import (
     Workers,
     by_halves,
     choose_device,
+    default_tokens,
     each,
     most_pieces,
     one_a_core,
     padded,
     shared_out,
+    survive_forks,
 )
 from translate.inference.bundle import Bundle
 from translate.inference.confidence import Confidence, evidence
@@ -80,8 +81,6 @@ from translate.vocabulary import EOS
 
 log = logging.getLogger(__name__)
 
-TOKENS_PER_BATCH = 8192
-TOKENS_ON_A_GPU = 16384  # which takes hardly longer for them
 TOKENS_SCORED = 4096  # with all their logits in memory
 SMALLEST_SHARE = 1024  # tokens of a worker's batch
 WINDOW = 2048  # lines
@@ -97,11 +96,6 @@ READ_SHORTLIST = "translate.extras.lexical_shortlist:read"
 # Sums over the vocabulary and the scores stay in float32: searches see to it.
 DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "int8": torch.float32}
 QUANTIZE = "translate.extras.int8:quantize"
-
-
-def default_tokens(device: torch.device) -> int:
-    """Return how many padded source pieces are translated at once where no number is chosen."""
-    return TOKENS_ON_A_GPU if device.type == "cuda" else TOKENS_PER_BATCH
 
 
 Batch = tuple[list[Segment], str]  # searched together, by the search of this name
@@ -508,7 +502,7 @@ def load(
     if not isinstance(split_sentences, bool):
         raise UserError(f"split_sentences={split_sentences!r}: must be True or False")
     keep_memory()
-    _survive_forks()
+    survive_forks()
     device = choose_device(device)  # refuse a wrong one before the work
     if device.type == "meta":
         raise UserError("device=meta has shapes, and no numbers: try device=auto")
@@ -604,9 +598,3 @@ def _answer_at_once(model: Seq2Seq, engine: Engine) -> None:
     small = parameters < WORTH_THREADS and not machine.THREADS_ARE_CHOSEN
     if small or engine != "native":
         torch.set_num_threads(1)
-
-
-@cache
-def _survive_forks() -> None:
-    """Let a forked process compute on one thread: it has none of the others, and would wait."""
-    os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
